@@ -11,13 +11,15 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "tokenizer/json_field.h"
+#include "json/json_field.h"
 #include "tokenizer/utf8.h"
 
 namespace lockstep {
 namespace {
 
 using Field = JsonField<nlohmann::json>;
+
+constexpr size_t most_line_bytes = size_t{256} << 20;
 
 std::string text_of(const Field& field) {
   std::string text = field.text();
@@ -27,7 +29,7 @@ std::string text_of(const Field& field) {
 
 Example example_of(std::string_view line, const std::string& place) {
   decode_utf8(line, place);  // also refuses a NUL
-  const Field object(line, place);
+  const Field object(line, place, most_line_bytes);
   object.require_is(object.json().is_object(), "an object with \"prompt\" and \"answer\", or \"text\"");
   if (!object.has("text")) return {.prompt = object["prompt"].text(), .answer = text_of(object["answer"])};
   require(!object.has("prompt") && !object.has("answer"), place,

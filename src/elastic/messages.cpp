@@ -4,12 +4,16 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <tuple>
 
 #include "core/error.h"
+#include "json/json_members.h"
+#include "net/channel.h"
 
 namespace lockstep {
 
 using Json = nlohmann::json;
+using Field = JsonField<Json>;
 
 static void to_json(Json& json, const std::optional<FlightRecord>& record) {
   json = nullptr;
@@ -20,38 +24,81 @@ static void to_json(Json& json, const std::optional<FlightRecord>& record) {
             {"finished", record->end_nanoseconds != 0}};
 }
 
-static void from_json(const Json& json, std::optional<FlightRecord>& last) {
+static void read_value(const Field& field, std::optional<FlightRecord>& last) {
   last.reset();
-  if (json.is_null()) return;
+  if (field.is_null()) return;
   FlightRecord& record = last.emplace();
-  record = {.sequence = json.at("sequence"),
-            .bytes = json.at("bytes"),
-            .end_nanoseconds = json.at("finished").get<bool>() ? 1 : 0};
-  std::strncpy(record.operation, json.at("operation").get<std::string>().c_str(),
-               sizeof(record.operation) - 1);
+  record.sequence = field["sequence"].whole<uint64_t>();
+  record.bytes = field["bytes"].whole<int64_t>();
+  record.end_nanoseconds = field["finished"].flag() ? 1 : 0;
+  std::strncpy(record.operation, field["operation"].text().c_str(), sizeof(record.operation) - 1);
 }
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Ending, exit_code, signal)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankPlan, command, environment, folder)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankReport, rank, host, machine, process, step, replicas, snapshot_step,
-                                   snapshot_seconds, phase, has_ended, ending, was_ended, is_lost,
-                                   stuck_seconds, was_stopped, failure, last_lines, last_collective)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeFacts, node_rank, host, process, address, network, slots, run,
-                                   least_nodes, most_nodes)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NodeMessage, kind, process, code, text, host, facts)
+static constexpr auto json_members(const Ending* /*any*/) {
+  return std::tuple{JsonMember{"exit_code", &Ending::exit_code}, JsonMember{"signal", &Ending::signal}};
+}
+
+static constexpr auto json_members(const RankPlan* /*any*/) {
+  return std::tuple{JsonMember{"command", &RankPlan::command},
+                    JsonMember{"environment", &RankPlan::environment},
+                    JsonMember{"folder", &RankPlan::folder}};
+}
+
+static constexpr auto json_members(const RankReport* /*any*/) {
+  using Report = RankReport;
+  return std::tuple{JsonMember{"rank", &Report::rank},
+                    JsonMember{"host", &Report::host},
+                    JsonMember{"machine", &Report::machine},
+                    JsonMember{"process", &Report::process},
+                    JsonMember{"step", &Report::step},
+                    JsonMember{"replicas", &Report::replicas},
+                    JsonMember{"snapshot_step", &Report::snapshot_step},
+                    JsonMember{"snapshot_seconds", &Report::snapshot_seconds},
+                    JsonMember{"phase", &Report::phase},
+                    JsonMember{"has_ended", &Report::has_ended},
+                    JsonMember{"ending", &Report::ending},
+                    JsonMember{"was_ended", &Report::was_ended},
+                    JsonMember{"is_lost", &Report::is_lost},
+                    JsonMember{"stuck_seconds", &Report::stuck_seconds},
+                    JsonMember{"was_stopped", &Report::was_stopped},
+                    JsonMember{"failure", &Report::failure},
+                    JsonMember{"last_lines", &Report::last_lines},
+                    JsonMember{"last_collective", &Report::last_collective}};
+}
+
+static constexpr auto json_members(const NodeFacts* /*any*/) {
+  return std::tuple{JsonMember{"node_rank", &NodeFacts::node_rank},
+                    JsonMember{"host", &NodeFacts::host},
+                    JsonMember{"process", &NodeFacts::process},
+                    JsonMember{"address", &NodeFacts::address},
+                    JsonMember{"network", &NodeFacts::network},
+                    JsonMember{"slots", &NodeFacts::slots},
+                    JsonMember{"run", &NodeFacts::run},
+                    JsonMember{"least_nodes", &NodeFacts::least_nodes},
+                    JsonMember{"most_nodes", &NodeFacts::most_nodes}};
+}
+
+static constexpr auto json_members(const NodeMessage* /*any*/) {
+  return std::tuple{JsonMember{"kind", &NodeMessage::kind}, JsonMember{"process", &NodeMessage::process},
+                    JsonMember{"code", &NodeMessage::code}, JsonMember{"text", &NodeMessage::text},
+                    JsonMember{"host", &NodeMessage::host}, JsonMember{"facts", &NodeMessage::facts}};
+}
 
 /// Returns the JSON text. A program's output may contain anything, so bytes that are not UTF-8 are replaced.
 static std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// Parses a message. If the text is not one, throws Error that begins with `problem`.
+/// Parses a message. Throws Error that begins with `what` if the text is not one. The sender is at fault, so
+/// it is no UserError.
 template <class Message>
-static Message message_from(std::string_view text, const char* problem) {
+static Message message_from(std::string_view text, const char* what) {
   try {
-    return Json::parse(text).get<Message>();
-  } catch (const Json::exception& failure) {
-    throw Error(concat(problem, ": ", failure.what()));
+    Message message;
+    read_value(Field(text, what, Channel::most_bytes), message);
+    return message;
+  } catch (const UserError& problem) {
+    throw Error(problem.what());
   }
 }
 
@@ -60,11 +107,11 @@ std::string to_json(const RankReport& report) { return text_of(Json(report)); }
 std::string to_json(const RankPlan& plan) { return text_of(Json(plan)); }
 
 RankReport report_from_json(const std::string& text) {
-  return message_from<RankReport>(text, "a keeper's report cannot be read");
+  return message_from<RankReport>(text, "a keeper's report");
 }
 
 RankPlan plan_from_json(const std::string& text) {
-  return message_from<RankPlan>(text, "the supervisor's plan cannot be read");
+  return message_from<RankPlan>(text, "the supervisor's plan");
 }
 
 std::string NodeFacts::name() const {
@@ -74,9 +121,7 @@ std::string NodeFacts::name() const {
 std::string NodeMessage::encode() const { return text_of(Json(*this)); }
 
 NodeMessage NodeMessage::decode(std::string_view bytes) {
-  const auto message = message_from<NodeMessage>(bytes, "not a message between nodes");
-  expect(message.kind >= Kind::join && message.kind < Kind::count, "unknown message ", int(message.kind));
-  return message;
+  return message_from<NodeMessage>(bytes, "a message between nodes");
 }
 
 std::vector<std::string> last_shown_lines(const std::string& text, size_t most) {

@@ -6,16 +6,17 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "tokenizer/json_field.h"
+#include "json/json_field.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Field = JsonField<Json>;
+using Field = JsonField<nlohmann::json>;
 
 constexpr const char* prefix = "transformer.";
 constexpr int64_t most_elements = int64_t{1} << 40;
+constexpr size_t most_config_bytes = size_t{16} << 20;
 
 /// Returns the id of a token, or nothing if it is outside the vocabulary.
 std::optional<int64_t> token_of(const Field& field, int64_t vocabulary) {
@@ -32,11 +33,11 @@ Gelu activation_of(const Field& field) {
 
 /// Throws UserError unless each of these settings is missing or has the only supported value.
 void require_computed(const Field& file, int64_t width) {
-  const std::pair<const char*, Json> computed[] = {{"scale_attn_weights", true},
-                                                   {"scale_attn_by_inverse_layer_idx", false},
-                                                   {"reorder_and_upcast_attn", false},
-                                                   {"add_cross_attention", false},
-                                                   {"n_inner", 4 * width}};
+  const std::pair<const char*, nlohmann::json> computed[] = {{"scale_attn_weights", true},
+                                                             {"scale_attn_by_inverse_layer_idx", false},
+                                                             {"reorder_and_upcast_attn", false},
+                                                             {"add_cross_attention", false},
+                                                             {"n_inner", 4 * width}};
   for (const auto& [name, value] : computed)
     file[name].require_is(file[name].is_null() || file[name].json() == value, value.dump());
   const Field epsilon = file["layer_norm_epsilon"];
@@ -48,7 +49,7 @@ Json id_or_null(const std::optional<int64_t>& id) { return id ? Json(*id) : Json
 }  // namespace
 
 Gpt2Config parse_gpt2_config(const std::string& json, const std::string& origin) {
-  const Field file(json, origin);
+  const Field file(json, origin, most_config_bytes);
   file["model_type"].require_is(file["model_type"].json() == "gpt2", "gpt2");
   const auto size = [&](const char* name, int64_t most) { return file[name].whole<int64_t>(1, most); };
   const Gpt::Options model{.vocabulary = size("vocab_size", int64_t{1} << 30),

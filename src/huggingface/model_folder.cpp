@@ -10,16 +10,16 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/stream.h"
+#include "json/json_field.h"
 #include "snapshot/snapshot_files.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 #include "tensor/safetensors.h"
-#include "tokenizer/json_field.h"
 
 namespace lockstep {
 namespace {
 
-constexpr int64_t most_text_bytes = int64_t{256} << 20;
+constexpr int64_t most_text_bytes = int64_t{128} << 20;
 constexpr int64_t sampled_bytes = 65536;
 
 /// Returns whether a tensor is a buffer of the causal mask or the value of masked scores. Older versions of
@@ -78,14 +78,14 @@ std::optional<ModelFolder::WeightMap> ModelFolder::read_index() const {
   const std::optional<std::string> found = text(index_file);
   require(found.has_value(), store_->name_of(model_file), " is missing, and so is ", index_file,
           "; other formats (pytorch_model.bin) are not supported");
-  const JsonField<nlohmann::json> files =
-      JsonField<nlohmann::json>(*found, store_->name_of(index_file))["weight_map"];
+  const auto files =
+      JsonField<nlohmann::json>(*found, store_->name_of(index_file), most_text_bytes)["weight_map"];
   files.require_is(files.json().is_object() && !files.json().empty(), "an object of tensors and their files");
   WeightMap map;
-  for (const auto& [tensor, file] : files.json().items()) {
-    files[tensor].require_is(file.is_string() && is_plain_name(file),
-                             "the name of a safetensors file in this folder");
-    map[tensor] = file;
+  for (const auto& [tensor, file] : files.members()) {
+    file.require_is(file.json().is_string() && is_plain_name(file.text()),
+                    "the name of a safetensors file in this folder");
+    map[tensor] = file.text();
   }
   return map;
 }

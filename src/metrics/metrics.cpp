@@ -23,6 +23,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "json/json_field.h"
 
 namespace lockstep {
 namespace {
@@ -88,8 +89,14 @@ class Lines {
     end_ = begin_ + std::ssize(text_) + 1;
     return true;
   }
-  /// Returns the line as JSON. The value is discarded if it is no JSON.
-  Json json() const { return Json::parse(text_, nullptr, false); }
+  /// Returns the line as JSON, or null if it is no JSON.
+  Json json() const {
+    try {
+      return parse_json<Json>(text_, "a line", tail_bytes);
+    } catch (const UserError&) {
+      return {};
+    }
+  }
   int64_t begin() const { return begin_; }
   int64_t end() const { return end_; }
 

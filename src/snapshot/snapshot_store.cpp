@@ -13,6 +13,7 @@
 #include "core/host.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "json/json_field.h"
 
 namespace lockstep {
 namespace {
@@ -23,6 +24,7 @@ constexpr const char* best_prefix = "best-";
 constexpr const char* failed_step_file = "failed-step.json";
 constexpr int most_reads = 2;
 constexpr std::chrono::milliseconds pause_between_reads{500};
+constexpr size_t most_failed_step_bytes = 4096;
 
 /// Returns "step-00001000" for "step-" and 1000.
 std::string numbered(const std::string& prefix, int64_t step) { return prefix + zero_padded(step, 8); }
@@ -192,10 +194,11 @@ void SnapshotStore::amend(const Snapshot& snapshot) {
 }
 
 SnapshotStore::FailedStep SnapshotStore::failed_step() const {
+  const std::string text = store_->get(failed_step_file, 0, most_failed_step_bytes).value_or("");
   try {
-    const auto json = nlohmann::json::parse(store_->get(failed_step_file).value_or(""));
-    return {.step = json.at("failed_step"), .passed_over = json.at("passed_over")};
-  } catch (const nlohmann::json::exception&) {
+    const JsonField<nlohmann::json> json(text, failed_step_file, most_failed_step_bytes);
+    return {.step = json["failed_step"].whole(), .passed_over = json["passed_over"].whole()};
+  } catch (const UserError&) {
     return {};  // The file is only a help. A damaged one counts as none.
   }
 }

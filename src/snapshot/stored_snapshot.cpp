@@ -6,14 +6,21 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "json/json_field.h"
 #include "tensor/safetensors.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using Field = JsonField<Json>;
 
+constexpr size_t most_state_bytes = size_t{256} << 20;
+// Limits of numbers in a state. Sums and products of them do not overflow.
+constexpr int64_t most_bytes = int64_t{1} << 60;
+constexpr int64_t most_elements = int64_t{1} << 56;
 constexpr int64_t piece_bytes = int64_t{8} << 20;
+constexpr int64_t largest_element = 8;  ///< in bytes
 
 /// Returns the state as text, with its checksum in front. unseal() accepts exactly this text.
 std::string seal(const Json& state) {
@@ -21,21 +28,23 @@ std::string seal(const Json& state) {
 }
 
 /// Returns the state in a text of seal(). Throws UserError if the checksum does not match.
-Json unseal(const std::string& bytes) {
-  const Json sealed = Json::parse(bytes);
-  Json state = sealed.at("state");
-  require(seal(state) == bytes, "its checksum does not match");
+Field unseal(const std::string& bytes) {
+  const Field state = Field(bytes, "its text", most_state_bytes)["state"];
+  require(seal(state.json()) == bytes, "its checksum does not match");
   return state;
 }
 
 bool has_tensors(const std::string& file) { return file.ends_with(".safetensors"); }
 
-std::optional<GradScale> grad_scale_of(const Json& state) {
-  const auto found = state.find("grad_scaler");
-  if (found == state.end()) return std::nullopt;
-  return GradScale{.scale = found->at("scale"),
-                   .growth_tracker = found->at("growth_tracker"),
-                   .skipped_steps = found->at("skipped_steps")};
+std::optional<double> loss_of(const Field& loss) {
+  return loss.is_null() ? std::nullopt : std::optional(loss.number());
+}
+
+std::optional<GradScale> grad_scale_of(const Field& scaler) {
+  if (scaler.is_null()) return std::nullopt;
+  return GradScale{.scale = static_cast<float>(scaler["scale"].number()),
+                   .growth_tracker = scaler["growth_tracker"].whole<int32_t>(0),
+                   .skipped_steps = scaler["skipped_steps"].whole<int32_t>(0)};
 }
 
 Json json_of(const ValidationRecord& validations) {
@@ -45,11 +54,16 @@ Json json_of(const ValidationRecord& validations) {
   return json;
 }
 
-ValidationRecord validations_of(const Json& json) {
-  const Json& best = json.at("best_loss");
-  return {.best_loss = best.is_null() ? std::nullopt : std::optional(best.get<double>()),
-          .best_step = json.at("best_step"),
-          .since_best = json.at("since_best")};
+ValidationRecord validations_of(const Field& json) {
+  return {.best_loss = loss_of(json["best_loss"]),
+          .best_step = json["best_step"].whole<int64_t>(0),
+          .since_best = json["since_best"].whole<int64_t>(0)};
+}
+
+std::map<std::string, std::string> artifacts_of(const Field& json) {
+  std::map<std::string, std::string> artifacts;
+  for (const auto& [name, text] : json.members()) artifacts[name] = text.text();
+  return artifacts;
 }
 
 /// Returns the fields of a snapshot, without its files.
@@ -95,15 +109,15 @@ std::string state_text(const Snapshot& snapshot, const std::vector<SnapshotFile>
 
 std::string amended_state_text(const std::string& text, const Snapshot& snapshot) {
   Json state = json_of(snapshot);
-  state["files"] = unseal(text).at("files");
+  state["files"] = unseal(text)["files"].json();
   return seal(state);
 }
 
 StoredSnapshot::StoredSnapshot(std::shared_ptr<ObjectReader> store, std::string group)
     : store_(std::move(store)), group_(std::move(group)), name_(store_->name_of(group_)) {
-  const std::optional<std::string> text = store_->get(key(state_file));
+  std::optional<std::string> text = store_->get(key(state_file), 0, most_state_bytes + 1);
   require(text.has_value(), name_, "/", state_file, " is missing");
-  text_ = *text;
+  text_ = *std::move(text);
   parse();
   for (const std::string& file : files())
     if (has_tensors(file))
@@ -123,28 +137,35 @@ StoredSnapshot::StoredSnapshot(const std::string& text, std::shared_ptr<ObjectRe
 
 void StoredSnapshot::parse() {
   try {
-    const Json state = unseal(text_);
-    format_ = state.value("format", int64_t{1});  // format 1 did not record it
-    if (format_ != snapshot_format) return;       // the other fields may have another meaning
-    const Json& best = state.at("best_validation_loss");
-    state_ = {.step = state.at("step"),
-              .optimizer_steps = state.at("optimizer_steps"),
-              .is_finished = state.at("finished"),
-              .is_validation_pending = state.at("validation_pending"),
-              .best_validation_loss = best.is_null() ? std::nullopt : std::optional(best.get<double>()),
-              .validations = validations_of(state.at("validations")),
-              .grad_scale = grad_scale_of(state),
-              .configuration = state.at("configuration"),
-              .artifacts = state.at("artifacts"),
-              .matmul_plans = state.at("matmul_plans"),
-              .scope = state.value("scope", "")};
-    for (const auto& [file, fields] : state.at("files").items()) {
+    const Field state = unseal(text_);
+    format_ = state.has("format") ? state["format"].whole() : 1;  // format 1 did not record it
+    if (format_ != snapshot_format) return;                       // the other fields may have another meaning
+    const auto flag = [&](const char* key) {
+      state[key].require_is(!state[key].is_null(), "true or false");
+      return state[key].flag();
+    };
+    state_ = {.step = state["step"].whole<int64_t>(0),
+              .optimizer_steps = state["optimizer_steps"].whole<int64_t>(0),
+              .is_finished = flag("finished"),
+              .is_validation_pending = flag("validation_pending"),
+              .best_validation_loss = loss_of(state["best_validation_loss"]),
+              .validations = validations_of(state["validations"]),
+              .grad_scale = grad_scale_of(state["grad_scaler"]),
+              .configuration = state["configuration"].text(),
+              .artifacts = artifacts_of(state["artifacts"]),
+              .matmul_plans = state["matmul_plans"].text(),
+              .scope = state.has("scope") ? state["scope"].text() : ""};
+    for (const auto& [file, fields] : state["files"].members()) {
+      fields.require_is(file.find('/') == std::string::npos, "a file of the snapshot's own folder");
       FileChecksums& checksums = checksums_[file];
-      checksums = {.bytes = fields.at("bytes"), .header = fields.at("header"), .tensors = {}};
-      for (const Json& tensor : fields.at("tensors"))
-        checksums.tensors[tensor.at("name")] = {tensor.at("place"), tensor.at("checksum")};
+      checksums = {.bytes = fields["bytes"].whole<int64_t>(0, most_bytes),
+                   .header = fields["header"].text(),
+                   .tensors = {}};
+      for (const Field& tensor : fields["tensors"].elements())
+        checksums.tensors[tensor["name"].text()] = {tensor["place"].whole<int64_t>(0, most_elements),
+                                                    tensor["checksum"].text()};
     }
-  } catch (const std::exception& problem) {
+  } catch (const UserError& problem) {
     throw UserError(concat(name_, "/", state_file, " is damaged: ", problem.what()));
   }
 }
@@ -193,7 +214,11 @@ SnapshotFile StoredSnapshot::file_of(const std::string& file, const std::string&
         SafeTensorsHeader::parse(std::string_view(header).substr(SafeTensorsHeader::length_bytes));
     require(header.size() % 8 == 0, "its header has ", header.size(), " bytes");
     for (const SafeTensorsEntry& entry : parsed.entries) {
-      const int64_t place = checksums.tensors.at(entry.name).place;
+      const auto known = checksums.tensors.find(entry.name);
+      require(known != checksums.tensors.end(), state_file, " has no tensor ", entry.name);
+      require(found.bytes % lockstep::bytes(entry.dtype) == 0, "tensor ", entry.name,
+              " does not begin at a multiple of its elements' size");
+      const int64_t place = known->second.place;
       found.tensors.push_back({.name = entry.name,
                                .dtype = entry.dtype,
                                .shape = entry.shape,
@@ -209,8 +234,10 @@ SnapshotFile StoredSnapshot::file_of(const std::string& file, const std::string&
 }
 
 void StoredSnapshot::read(const std::string& file, Range bytes, const Take& take) const {
-  for (int64_t begin = bytes.begin; begin < bytes.end; begin += piece_bytes) {
-    const int64_t count = std::min(piece_bytes, bytes.end - begin);
+  // Elements are aligned in the file, so no piece ends within one.
+  for (int64_t begin = bytes.begin, end = 0; begin < bytes.end; begin = end) {
+    end = std::min((begin + piece_bytes) / largest_element * largest_element, bytes.end);
+    const int64_t count = end - begin;
     const std::optional<std::string> piece = store_->get(key(file), begin, count);
     require(piece.has_value(), name_of(file), " is missing");
     require(std::ssize(*piece) == count, name_of(file), " is damaged: it is cut off");
@@ -219,7 +246,7 @@ void StoredSnapshot::read(const std::string& file, Range bytes, const Take& take
 }
 
 std::string StoredSnapshot::read_text(const std::string& file) const {
-  std::optional<std::string> text = store_->get(key(file));
+  std::optional<std::string> text = store_->get(key(file), 0, checksums_of(file).bytes + 1);
   require(text.has_value(), name_of(file), " is missing");
   require(hash_text(hash_of(*text)) == checksums_of(file).header, name_of(file),
           " is damaged: its checksum does not match");

@@ -12,6 +12,7 @@
 #include "core/environment.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "json/json_field.h"
 #include "store/http.h"
 #include "store/retry.h"
 
@@ -102,6 +103,7 @@ constexpr const char* instance_service = "http://169.254.169.254";
 constexpr const char* token_path = "/latest/api/token";
 constexpr const char* roles_path = "/latest/meta-data/iam/security-credentials/";
 constexpr RetryPolicy metadata_retries{.attempts = 2};
+constexpr size_t most_reply_bytes = 64 << 10;
 
 std::string ask(HttpClient& client, HttpRequest request) {
   // The service is local or absent: short deadlines suffice, and no proxy is between.
@@ -118,15 +120,24 @@ std::chrono::system_clock::time_point parse_time(const std::string& text) {
   std::tm time{};
   const char* end = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &time);
   expect(end != nullptr, "answered with an invalid time");
-  return std::chrono::system_clock::from_time_t(::timegm(&time));
+  // A clock in nanoseconds ends in the year 2262. Half of that is late enough, and leaves room for a margin.
+  const auto last = std::chrono::duration_cast<std::chrono::seconds>(
+      std::chrono::system_clock::duration(std::chrono::system_clock::duration::max() / 2));
+  const std::chrono::seconds seconds(::timegm(&time));
+  return std::chrono::system_clock::time_point(std::clamp(seconds, std::chrono::seconds(0), last));
 }
 
 Credentials parse_credentials(const std::string& reply, const std::string& source) {
-  // A parser's exception would quote the reply, which contains the secret.
-  const auto json = nlohmann::json::parse(reply, nullptr, /*allow_exceptions=*/false);
+  const JsonField<nlohmann::json> json = [&] {
+    try {
+      return JsonField<nlohmann::json>(reply, "the answer", most_reply_bytes);
+    } catch (const UserError&) {
+      // The message could quote the answer, which contains the secret.
+      throw Error("answered without JSON");
+    }
+  }();
   const auto text = [&](const char* key) {
-    return json.is_object() && json.contains(key) && json[key].is_string() ? json[key].get<std::string>()
-                                                                           : "";
+    return json.has(key) && json[key].json().is_string() ? json[key].text() : "";
   };
   Credentials credentials{.access_key = text("AccessKeyId"),
                           .secret_key = text("SecretAccessKey"),

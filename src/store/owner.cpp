@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
+#include <tuple>
 #include <unistd.h>
 
 #include "core/clock.h"
@@ -15,12 +16,17 @@
 #include "core/host.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "json/json_members.h"
 
 namespace lockstep {
 
 using Json = nlohmann::json;
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Owner, run, generation, host, boot_id, process, since)
+static constexpr auto json_members(const Owner* /*any*/) {
+  return std::tuple{JsonMember{"run", &Owner::run},         JsonMember{"generation", &Owner::generation},
+                    JsonMember{"host", &Owner::host},       JsonMember{"boot_id", &Owner::boot_id},
+                    JsonMember{"process", &Owner::process}, JsonMember{"since", &Owner::since}};
+}
 
 namespace {
 
@@ -58,9 +64,12 @@ std::string text_of(const Owner& owner) { return Json(owner).dump() + "\n"; }
 
 std::optional<Owner> owner_in(std::string_view text) {
   if (text.empty()) return std::nullopt;
+  constexpr size_t most_bytes = 4096;
   try {
-    return Json::parse(text).get<Owner>();
-  } catch (const Json::exception&) {
+    Owner owner;
+    read_value(JsonField<Json>(text, "the owner", most_bytes), owner);
+    return owner;
+  } catch (const UserError&) {
     return Owner{.host = "an unknown host", .since = "an unknown time"};
   }
 }

@@ -12,12 +12,14 @@
 #include <string_view>
 #include <utility>
 
+#include "core/text.h"
+#include "json/json_field.h"
 #include "tensor/create.h"
 
 namespace lockstep {
 namespace {
 
-using Json = nlohmann::json;  // sorts keys, so that a long header is read in O(n log n)
+using Field = JsonField<nlohmann::json>;
 using OrderedJson = nlohmann::ordered_json;
 
 /// Names of dtypes in files, in the order of DType.
@@ -25,35 +27,27 @@ constexpr std::array<std::string_view, 5> dtype_names = {"F32", "F64", "BF16", "
 
 DType dtype_named(const std::string& name) {
   const auto found = std::ranges::find(dtype_names, name);
-  require(found != dtype_names.end(), "dtype ", name, " is not supported");
+  require(found != dtype_names.end(), "dtype ", shortened(name), " is not supported");
   return static_cast<DType>(found - dtype_names.begin());
-}
-
-int64_t integer(const Json& number) {
-  require(number.is_number_integer(), "found ", number.dump(), " instead of an integer");
-  return number;
-}
-
-/// Returns the offsets at which a tensor's bytes begin and end.
-std::pair<int64_t, int64_t> read_offsets(const Json& fields) {
-  const Json& offsets = fields.at("data_offsets");
-  const int64_t begin = integer(offsets.at(0)), end = integer(offsets.at(1));
-  require(begin >= 0 && begin <= end, "invalid data offsets: ", begin, " to ", end);
-  return {begin, end};
 }
 
 /// Returns the offset at which a tensor's bytes begin and the tensor's entry. An ignored one may have any
 /// dtype and shape.
-std::pair<int64_t, SafeTensorsEntry> read_entry(const std::string& name, const Json& fields,
+std::pair<int64_t, SafeTensorsEntry> read_entry(const std::string& name, const Field& fields,
                                                 bool is_ignored) {
-  const auto [begin, end] = read_offsets(fields);
-  SafeTensorsEntry entry{.name = name, .shape = {}, .end = end};
+  const std::vector<Field> offsets = fields["data_offsets"].elements();
+  fields["data_offsets"].require_is(offsets.size() == 2, "a begin and an end");
+  const int64_t begin = offsets[0].whole<int64_t>(0);
+  SafeTensorsEntry entry{.name = name, .shape = {}, .end = offsets[1].whole<int64_t>(begin)};
   if (is_ignored) return {begin, entry};
-  entry.dtype = dtype_named(fields.at("dtype"));
+  entry.dtype = dtype_named(fields["dtype"].text());
   int64_t tensor_bytes = bytes(entry.dtype);
-  for (const Json& extent : fields.at("shape")) {
-    entry.shape.append(integer(extent));
-    require(!__builtin_mul_overflow(tensor_bytes, integer(extent), &tensor_bytes), "its shape is too large");
+  const std::vector<Field> shape = fields["shape"].elements();
+  fields["shape"].require_is(shape.size() <= Shape::max_rank, "a list of at most ", Shape::max_rank,
+                             " dimensions");
+  for (const Field& extent : shape) {
+    entry.shape.append(extent.whole<int64_t>(0));
+    require(!__builtin_mul_overflow(tensor_bytes, extent.whole(), &tensor_bytes), "its shape is too large");
   }
   require(entry.end - begin == tensor_bytes, entry.shape, " of ", entry.dtype, " does not match its ",
           entry.end - begin, " bytes of data");
@@ -98,19 +92,18 @@ std::string SafeTensorsHeader::read(const std::string& complaint, const ReadAt& 
 
 SafeTensorsHeader SafeTensorsHeader::parse(std::string_view text,
                                            const std::function<bool(const std::string& name)>& ignored) {
-  const Json header = Json::parse(text);
-  require(header.is_object(), "its header is not a JSON object");
+  const Field header(text, "its header", most_text_bytes);
   SafeTensorsHeader parsed;
   std::vector<std::pair<int64_t, SafeTensorsEntry>> found;
-  for (const auto& [name, fields] : header.items()) {
+  for (const auto& [name, fields] : header.members()) {
     if (name == "__metadata__") {
-      parsed.metadata = fields.get<std::map<std::string, std::string>>();
+      for (const auto& [key, value] : fields.members()) parsed.metadata[key] = value.text();
       continue;
     }
     try {
       found.push_back(read_entry(name, fields, ignored && ignored(name)));
-    } catch (const std::exception& problem) {
-      throw UserError(concat("tensor ", name, ": ", problem.what()));
+    } catch (const UserError& problem) {
+      throw UserError(concat("tensor ", shortened(name), ": ", problem.what()));
     }
   }
   std::ranges::stable_sort(found, {},

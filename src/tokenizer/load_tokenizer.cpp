@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "tokenizer/byte_pair_tokenizer.h"
 #include "tokenizer/char_tokenizer.h"
 #include "tokenizer/tiktoken_file.h"
@@ -88,12 +89,13 @@ void require_no_contradiction(const TokenizerConfig& config, const TokenizerFile
                               const std::string& origin) {
   for (const auto& [name, token] : config.added) {
     const auto known = find_added(file.added, token.content);
-    require(known != file.added.end() && known->token.id == token.id, name, " gives \"", token.content,
-            "\" the id ", token.id, ", which is no added token of ", origin);
+    require(known != file.added.end() && known->token.id == token.id, name, " gives \"",
+            shortened(token.content), "\" the id ", token.id, ", which is no added token of ", origin);
   }
   for (const auto& [key, special] : config.special)
     require(find_added(file.added, special.token.content) != file.added.end(), special.name,
-            " names the token \"", special.token.content, "\", which is no added token of ", origin);
+            " names the token \"", shortened(special.token.content), "\", which is no added token of ",
+            origin);
   if (file.model == TokenizerFile::Model::byte_pairs)
     require(config.adds_prefix_space.value_or(file.adds_prefix_space) == file.adds_prefix_space,
             config.origin, ": add_prefix_space is ",
@@ -115,8 +117,8 @@ void add_special_tokens(const TokenizerConfig& config, TokenizerFile& file) {
     return true;
   };
   for (const auto& [key, special] : config.special)
-    require(add(special.token, special.name), special.name, " names the token \"", special.token.content,
-            "\", which the tokenizer does not have");
+    require(add(special.token, special.name), special.name, " names the token \"",
+            shortened(special.token.content), "\", which the tokenizer does not have");
   const AddedToken usual{.content = "<|endoftext|>", .is_special = true};
   for (const char* key : {"bos_token", "eos_token", "unk_token"})
     if (!config.named.contains(key)) add(usual, key);
@@ -126,7 +128,7 @@ void add_special_tokens(const TokenizerConfig& config, TokenizerFile& file) {
 void apply(const TokenizerConfig& config, TokenizerFile& file) {
   const std::string& type = config.tokenizer_class;
   require(type.empty() || type == "GPT2Tokenizer" || type == "GPT2TokenizerFast", config.origin,
-          ": tokenizer_class is ", type,
+          ": tokenizer_class is ", shortened(type),
           "; vocab.json is read for a GPT2Tokenizer only, so use a tokenizer.json");
   require(config.adds_ends.empty(), config.origin, ": ", config.adds_ends,
           " is true, which is not supported for vocab.json; use a tokenizer.json");

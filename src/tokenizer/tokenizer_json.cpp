@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "tokenizer/json_field.h"
+#include "json/json_field.h"
 
 namespace lockstep {
 namespace {
@@ -16,15 +16,16 @@ using Json = nlohmann::json;
 using Field = JsonField<Json>;
 
 constexpr const char* any_character = "[\\s\\S]";
+constexpr size_t most_bytes = size_t{256} << 20;
 
-std::string spelled(const std::string& token) { return Json(token).dump().substr(0, 80); }
+std::string spelled(const std::string& token) { return shown_json(Json(token)); }
 
 std::vector<std::pair<std::string, int32_t>> read_vocabulary(const Field& place) {
   if (!place.json().is_object()) place.refuse("is not an object of tokens and their ids");
   std::vector<std::pair<std::string, int32_t>> tokens;
   for (const auto& [token, id] : place.json().items()) {
     if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX)
-      place.refuse("gives ", spelled(token), " the id ", id.dump());
+      place.refuse("gives ", spelled(token), " the id ", shown_json(id));
     tokens.emplace_back(token, id.get<int32_t>());
   }
   std::ranges::sort(tokens, {}, &std::pair<std::string, int32_t>::second);
@@ -66,7 +67,7 @@ void read_pattern(const Field& split, TokenizerFile& file) {
   // Every character is part of a match, so the inverted Removed equals Isolated.
   const std::string behavior = split["behavior"].text();
   const bool is_isolated = behavior == "Isolated" || (behavior == "Removed" && split["invert"].flag());
-  if (!is_isolated) split["behavior"].refuse("is \"", behavior, "\", which is not supported");
+  if (!is_isolated) split["behavior"].refuse("is ", split["behavior"].shown(), ", which is not supported");
   file.rule = *rule;
 }
 
@@ -77,7 +78,8 @@ void read_pre_tokenizer(const Field& place, TokenizerFile& file) {
     file.adds_prefix_space = place["add_prefix_space"].flag(true);
     return;
   }
-  if (type != "Sequence") place.refuse("is \"", type, "\"; supported are ByteLevel and a Split before it");
+  if (type != "Sequence")
+    place.refuse("is ", place["type"].shown(), "; supported are ByteLevel and a Split before it");
   const std::vector<Field> parts = place["pretokenizers"].elements();
   const bool is_known = parts.size() == 2 && parts[0]["type"].json() == "Split" &&
                         parts[1]["type"].json() == "ByteLevel" && !parts[1]["use_regex"].flag(true);
@@ -127,13 +129,13 @@ void read_post_processor(const Field& place, TokenizerFile& file) {
   if (type == "ByteLevel") return;
   if (type == "TemplateProcessing") return read_template(place, file);
   if (type != "Sequence")
-    place.refuse("is \"", type, "\"; supported are ByteLevel, TemplateProcessing, and both");
+    place.refuse("is ", place["type"].shown(), "; supported are ByteLevel, TemplateProcessing, and both");
   for (const Field& part : place["processors"].elements()) {
     const std::string name = part["type"].text();
     if (name == "TemplateProcessing" && file.before.empty() && file.after.empty())
       read_template(part, file);
     else if (name != "ByteLevel")
-      part.refuse("is \"", name, "\", which is not supported");
+      part.refuse("is ", part["type"].shown(), ", which is not supported");
   }
 }
 
@@ -210,7 +212,7 @@ void read_special_tokens(const Field& file, TokenizerConfig& config) {
 }  // namespace
 
 TokenizerFile read_tokenizer_json(std::string_view json, const std::string& origin) {
-  const Field file(json, origin);
+  const Field file(json, origin, most_bytes);
   if (file["model"].is_null()) file["model"].refuse("is missing: this is not a tokenizer.json");
   const Field type = file["model"]["type"];
   if (type.json() == "WordLevel") return read_characters(file);
@@ -221,7 +223,7 @@ TokenizerFile read_tokenizer_json(std::string_view json, const std::string& orig
 }
 
 TokenizerConfig read_tokenizer_config(std::string_view json, const std::string& origin) {
-  const Field file(json, origin);
+  const Field file(json, origin, most_bytes);
   TokenizerConfig config;
   config.origin = origin;
   read_special_tokens(file, config);
@@ -238,7 +240,7 @@ TokenizerConfig read_tokenizer_config(std::string_view json, const std::string& 
   if (!decoder.json().is_object()) decoder.refuse("is not an object of ids and their tokens");
   for (const auto& [id, ignored] : decoder.json().items()) {
     const auto number = number_in<int32_t>(id);
-    if (!number || *number < 0) decoder.refuse("has \"", id, "\", which is not an id");
+    if (!number || *number < 0) decoder.refuse("has ", spelled(id), ", which is not an id");
     AddedToken token = read_added_token(decoder[id]);
     token.id = *number;
     config.added.push_back({decoder[id].name(), token});
@@ -248,11 +250,11 @@ TokenizerConfig read_tokenizer_config(std::string_view json, const std::string& 
 }
 
 void read_special_tokens_map(std::string_view json, const std::string& origin, TokenizerConfig& config) {
-  read_special_tokens(Field(json, origin), config);
+  read_special_tokens(Field(json, origin, most_bytes), config);
 }
 
 void read_added_tokens_map(std::string_view json, const std::string& origin, TokenizerConfig& config) {
-  for (const auto& [content, id] : read_vocabulary(Field(json, origin))) {
+  for (const auto& [content, id] : read_vocabulary(Field(json, origin, most_bytes))) {
     require(!content.empty(), origin, ": the token with id ", id, " is empty");
     bool is_special = false;
     for (const auto& [key, special] : config.special)
@@ -265,7 +267,7 @@ void read_added_tokens_map(std::string_view json, const std::string& origin, Tok
 TokenizerFile read_vocabulary_and_merges(std::string_view vocabulary, const std::string& vocabulary_origin,
                                          std::string_view merges, const std::string& merges_origin) {
   TokenizerFile read;
-  read.vocabulary = read_vocabulary(Field(vocabulary, vocabulary_origin));
+  read.vocabulary = read_vocabulary(Field(vocabulary, vocabulary_origin, most_bytes));
   const size_t first_line = merges.starts_with("#version") ? 2 : 1;
   read.name_of_merge = [=](size_t i) { return concat(merges_origin, ": line ", i + first_line); };
   std::istringstream lines{std::string(merges)};

@@ -8,13 +8,15 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "tokenizer/json_field.h"
+#include "json/json_field.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
 using Field = JsonField<Json>;
+
+constexpr size_t most_line_bytes = size_t{16} << 20;
 
 /// Returns a text or a list of texts. None may be empty.
 std::vector<std::string> texts_of(const Field& field) {
@@ -53,13 +55,14 @@ std::string known_keys() {
 }
 
 PromptLine read_line(std::string_view text, const std::string& source, const PromptLine& defaults) {
-  const Field object(text, source);
+  const Field object(text, source, most_line_bytes);
   object.require_is(object.json().is_object(), "an object such as {\"prompt\": \"Once\"}");
   PromptLine line = defaults;
-  for (const auto& [key, value] : object.json().items()) {
+  for (const auto& [key, value] : object.members()) {
     const auto reader = readers.find(key);
-    require(reader != readers.end(), source, ": the key ", key, " is unknown; the keys are ", known_keys());
-    reader->second(line, object[key]);
+    require(reader != readers.end(), source, ": the key ", shortened(key), " is unknown; the keys are ",
+            known_keys());
+    reader->second(line, value);
   }
   require(object.has("prompt"), source, ": there is no prompt");
   require_valid(line.prompt.options, source + ": ");
@@ -86,7 +89,7 @@ std::vector<PromptLine> read_prompt_lines(std::string_view text, const std::stri
 
 std::string to_json_line(const PromptLine& line, const TextContinuation& continuation) {
   Json json;
-  if (!line.id.empty()) json["id"] = Json::parse(line.id);
+  if (!line.id.empty()) json["id"] = parse_json<Json>(line.id, "id", most_line_bytes);
   json["prompt"] = line.prompt.text;
   json["text"] = continuation.text;
   json["tokens"] = continuation.ids;

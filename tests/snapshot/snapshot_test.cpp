@@ -79,14 +79,21 @@ TEST(Snapshot, ComesBackAsItWas) {
   }
 }
 
-/// Writes the format of a snapshot's state.json. Format 1 has no number.
-void set_format(const std::string& path, int64_t format) {
+/// Changes the state in a state.json and its checksum.
+void change_state(const std::string& path, const std::function<void(nlohmann::ordered_json&)>& change) {
   auto sealed = nlohmann::ordered_json::parse(read_text(path));
-  sealed["state"]["format"] = format;
-  if (format == 1) sealed["state"].erase("format");
-  if (format <= 2) sealed["state"]["files"] = {{model_file, "0123"}, {optimizer_file, "4567"}};
+  change(sealed["state"]);
   sealed["checksum"] = hash_text(hash_of(sealed["state"].dump()));
   write_text(path, sealed.dump(2) + "\n");
+}
+
+/// Writes the format of a snapshot's state.json. Format 1 has no number.
+void set_format(const std::string& path, int64_t format) {
+  change_state(path, [&](nlohmann::ordered_json& state) {
+    state["format"] = format;
+    if (format == 1) state.erase("format");
+    if (format <= 2) state["files"] = {{model_file, "0123"}, {optimizer_file, "4567"}};
+  });
 }
 
 TEST(Snapshot, OneOfAnotherFormatIsRefusedAndNotPassedOver) {
@@ -103,6 +110,62 @@ TEST(Snapshot, OneOfAnotherFormatIsRefusedAndNotPassedOver) {
     refused([&] { load_snapshot(directory.path()); });
     refused([&] { load_snapshot(directory / "step-00000002"); });
   }
+}
+
+// The checksum of a state shows damage. A state that was written wrong on purpose has the right checksum.
+TEST(Snapshot, AStateWithAValueOfAnotherKindIsDamaged) {
+  using State = nlohmann::ordered_json;
+  State deep = 1;
+  for (int level = 0; level < 70; ++level) deep = State::array({deep});
+  const std::vector<std::tuple<std::string, State, std::string>> changes = {
+      {"/step", 2.5, "state.step is 2.5: it must be a whole number from 0"},
+      {"/optimizer_steps", -1e300, "state.optimizer_steps is -1e+300: it must be a whole number"},
+      {"/validations/since_best", uint64_t{1} << 63, "state.validations.since_best is 9223372036854775808"},
+      {"/finished", 1, "state.finished is 1: it must be true or false"},
+      {"/configuration", nullptr, "state.configuration is missing"},
+      {"/artifacts/vocabulary", {1, 2}, "state.artifacts.vocabulary is [1,2]: it must be a text"},
+      {"/files/model.safetensors/tensors/1/place", 1e9, "tensors[1].place is 1000000000.0"},
+      {"/files/model.safetensors/bytes", "8", "model.safetensors.bytes is \"8\""},
+      {"/files/..~1..~1secret", State::object(), "it must be a file of the snapshot's own folder"},
+      {"/scope", deep, "its text is nested more than 64 levels deep"}};
+  for (const auto& [place, value, problem] : changes) {
+    const TemporaryDirectory directory;
+    SnapshotStore store(directory.path(), 1);
+    save_example(store, example(1));
+    const auto& [where, what] = std::tie(place, value);
+    change_state(directory / "step-00000001/state.json",
+                 [&](State& state) { state[State::json_pointer(where)] = what; });
+    expect_contains(user_error([&] { load_snapshot(directory / "step-00000001"); }),
+                    {"step-00000001/state.json is damaged: ", problem});
+  }
+}
+
+/// Returns a file with an f16 tensor, then an f32 tensor that begins in the middle of an aligned element.
+std::string misaligned_file() {
+  std::string header = R"({"a":{"dtype":"F16","shape":[1],"data_offsets":[0,2]},)"
+                       R"("b":{"dtype":"F32","shape":[2],"data_offsets":[2,10]}})";
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  const uint64_t bytes = header.size();
+  return std::string(reinterpret_cast<const char*>(&bytes), sizeof bytes) + header + std::string(10, 'x');
+}
+
+// A file is read in pieces whose ends are aligned. An element across two pieces would be read beyond the
+// first.
+TEST(Snapshot, AMisalignedTensorIsDamage) {
+  const TemporaryDirectory directory;
+  SnapshotStore store(directory.path(), 1);
+  save_example(store, example(1));
+  const std::string file = misaligned_file();
+  write_text(directory / "step-00000001/model.safetensors", file);
+  change_state(directory / "step-00000001/state.json", [&](nlohmann::ordered_json& state) {
+    state["files"]["model.safetensors"] = {
+        {"bytes", file.size()},
+        {"header", hash_text(hash_of(file.substr(0, file.size() - 10)))},
+        {"tensors",
+         {{{"name", "a"}, {"place", 0}, {"checksum", ""}}, {{"name", "b"}, {"place", 1}, {"checksum", ""}}}}};
+  });
+  expect_contains(user_error([&] { load_snapshot(directory / "step-00000001"); }),
+                  {"model.safetensors is damaged: tensor b does not begin at a multiple"});
 }
 
 TEST(SnapshotStore, KeepsTheNewestAndBest) {

@@ -122,6 +122,19 @@ TEST_F(CredentialsTest, AnInstanceIsAskedWithAToken) {
   ::unsetenv("http_proxy");
 }
 
+// A clock in nanoseconds ends in the year 2262.
+TEST_F(CredentialsTest, KeysThatExpireInAFarYearAreKept) {
+  const HttpServer service([](const std::string&) {
+    return http_reply("200 OK", R"({"AccessKeyId": "a", "SecretAccessKey": "b", "Token": "t", )"
+                                R"("Expiration": "9999-12-31T23:59:59Z"})");
+  });
+  set("AWS_CONTAINER_CREDENTIALS_FULL_URI", service.url());
+  CredentialsProvider provider;
+  provider.current();
+  provider.current();
+  EXPECT_EQ(service.requests().size(), 1U);
+}
+
 TEST_F(CredentialsTest, AContainerIsAskedWithItsAuthorization) {
   const HttpServer service([](const std::string& request) {
     const bool is_authorized = request.find("Authorization: a secret word") != std::string::npos;

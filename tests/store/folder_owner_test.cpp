@@ -118,6 +118,18 @@ TEST_F(OwnedFolder, OfAnotherHostItIsFreeOnlyIfNobodyTouchesIt) {
   far_owner.join();
 }
 
+TEST_F(OwnedFolder, AnOwnerWithValuesOfAnotherKindIsUnknown) {
+  for (const char* text :
+       {R"({"run":"a","generation":1e30,"host":"h","boot_id":"b","process":1,"since":"s"})",
+        R"({"run":"a","generation":0,"host":"h","boot_id":"b","process":4294967297,"since":"s"})",
+        R"({"run":[],"generation":0,"host":"h","boot_id":"b","process":1,"since":"s"})", "[[[["}) {
+    fs::create_directories(folder_);
+    write_text(folder_ + "/.owner", text);
+    const auto own = take("b");
+    EXPECT_NE(read_text(folder_ + "/.owner").find("\"run\":\"b\""), std::string::npos) << text;
+  }
+}
+
 TEST_F(OwnedFolder, NoticesThatItWasMovedAway) {
   const auto owner = take("a");
   fs::rename(folder_, directory_ / "moved");

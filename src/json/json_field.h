@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -10,23 +11,29 @@
 #include <vector>
 
 #include "core/error.h"
-#include "tokenizer/utf8.h"
+#include "core/text.h"
 
 namespace lockstep {
 
 /// Parses JSON that another program or a person wrote. `Json` is nlohmann::json or ordered_json. Throws
-/// UserError if the text is not JSON or has more than 64 levels. A key that appears twice in one object and a
-/// number beyond double precision are errors too. The error begins with `origin`: "prompts.jsonl, line 3".
+/// UserError if the text is not JSON, or has more than `most_bytes` bytes or 64 levels. A key that appears
+/// twice in one object and a number beyond double precision are errors too. The time is O(n log n) for any
+/// text. The error begins with `origin`: "prompts.jsonl, line 3".
 template <class Json>
-Json parse_json(std::string_view text, const std::string& origin);
+Json parse_json(std::string_view text, const std::string& origin, size_t most_bytes);
+
+/// Returns the value as errors show it: JSON, cut after 80 bytes.
+template <class Json>
+std::string shown_json(const Json& value);
 
 /// A value of such a JSON text and its name in errors: "vocab.json: model.merges[3]". The name of the whole
-/// text is its origin. A function that needs another kind of value throws UserError with name and value.
+/// text is its origin. A function that needs another kind of value throws UserError with name and value. A
+/// number with a point or an exponent is no whole number, whatever its value.
 template <class Json>
 class JsonField {
  public:
-  JsonField(std::string_view text, const std::string& origin)
-      : value_(std::make_shared<const Json>(parse_json<Json>(text, origin))),
+  JsonField(std::string_view text, const std::string& origin, size_t most_bytes)
+      : value_(std::make_shared<const Json>(parse_json<Json>(text, origin, most_bytes))),
         name_(origin),
         separator_(": ") {}
 
@@ -34,11 +41,7 @@ class JsonField {
   bool is_null() const { return value_->is_null(); }
   bool has(const std::string& key) const { return value_->is_object() && value_->contains(key); }
   const std::string& name() const { return name_; }
-  /// Returns the value as errors show it: JSON, cut after 80 bytes.
-  std::string shown() const {
-    const std::string text = value_->dump();
-    return text.size() <= 80 ? text : text.substr(0, next_character(text, 80)) + "...";
-  }
+  std::string shown() const { return shown_json(*value_); }
 
   /// Throws UserError that begins with the name.
   template <class... Args>
@@ -55,12 +58,20 @@ class JsonField {
     static const Json none;
     require_is(value_->is_object(), "an object");
     const auto found = value_->find(key);
-    return {*this, found == value_->end() ? none : *found, concat(name_, separator_, key)};
+    return {*this, found == value_->end() ? none : *found, concat(name_, separator_, shortened(key))};
   }
   std::vector<JsonField> elements() const {
     require_is(value_->is_array(), "a list");
     std::vector<JsonField> all;
     for (const Json& element : *value_) all.push_back({*this, element, concat(name_, "[", all.size(), "]")});
+    return all;
+  }
+  /// Returns the keys and values of an object.
+  std::vector<std::pair<std::string, JsonField>> members() const {
+    require_is(value_->is_object(), "an object");
+    std::vector<std::pair<std::string, JsonField>> all;
+    for (const auto& [key, value] : value_->items())
+      all.push_back({key, {*this, value, concat(name_, separator_, shortened(key))}});
     return all;
   }
 

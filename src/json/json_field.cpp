@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "json/json_field.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+constexpr size_t most_levels = 64;
+constexpr size_t most_shown_bytes = 80;
+
+/// Appends a value until the text is long enough to be cut.
+template <class Json>
+void append_shown(const Json& value, std::string& text) {
+  if (value.is_string())
+    text += Json(shortened(value.template get_ref<const std::string&>(), most_shown_bytes)).dump();
+  if (value.is_primitive() && !value.is_string()) text += value.dump();
+  if (value.is_primitive()) return;
+  text += value.is_array() ? '[' : '{';
+  for (auto member = value.begin(); member != value.end() && text.size() <= most_shown_bytes; ++member) {
+    if (member != value.begin()) text += ',';
+    if (value.is_object()) text += Json(shortened(member.key(), most_shown_bytes)).dump() + ':';
+    append_shown(*member, text);
+  }
+  text += value.is_array() ? ']' : '}';
+}
+
+/// Builds a value from the parser's events. nlohmann's own builder searches an ordered object at each key.
+template <class Json>
+class Builder : public nlohmann::json_sax<Json> {
+ public:
+  explicit Builder(const std::string& origin) : origin_(origin) {}
+
+  Json take() { return std::move(whole_); }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(int64_t value) override { return add(value); }
+  bool number_unsigned(uint64_t value) override { return add(value); }
+  bool number_float(double value, const std::string& /*text*/) override { return add(value); }
+  bool string(std::string& value) override { return add(std::move(value)); }
+  bool binary(typename Json::binary_t& /*value*/) override { return false; }
+  bool start_object(size_t /*members*/) override { return open(Json::object()); }
+  bool start_array(size_t /*elements*/) override { return open(Json::array()); }
+  bool end_array() override { return close(); }
+  bool key(std::string& value) override {
+    key_ = std::move(value);
+    return true;
+  }
+  bool end_object() override {
+    require_distinct(open_.back()->template get_ref<typename Json::object_t&>());
+    return close();
+  }
+  bool parse_error(size_t byte, const std::string& /*token*/,
+                   const nlohmann::detail::exception& problem) override {
+    require(dynamic_cast<const nlohmann::detail::out_of_range*>(&problem) == nullptr, origin_,
+            " has a number that is too large for double precision");
+    throw UserError(concat(origin_, " is not valid JSON: damaged at byte ", byte));
+  }
+
+ private:
+  using Ordered = nlohmann::ordered_json::object_t;
+
+  /// Puts a value at its place in the innermost open list or object.
+  template <class Value>
+  bool add(Value&& value) {
+    place(std::forward<Value>(value));
+    return true;
+  }
+  template <class Value>
+  Json& place(Value&& value) {
+    if (open_.empty()) return whole_ = std::forward<Value>(value);
+    if (open_.back()->is_array())
+      return open_.back()->template get_ref<typename Json::array_t&>().emplace_back(
+          std::forward<Value>(value));
+    return insert(open_.back()->template get_ref<typename Json::object_t&>(), std::forward<Value>(value));
+  }
+  template <class Value>
+  Json& insert(Ordered& members, Value&& value) {
+    return static_cast<typename Ordered::Container&>(members)
+        .emplace_back(std::move(key_), std::forward<Value>(value))
+        .second;
+  }
+  template <class Value>
+  Json& insert(nlohmann::json::object_t& members, Value&& value) {
+    const auto [member, is_new] = members.emplace(key_, std::forward<Value>(value));
+    if (!is_new) refuse_second(key_);
+    return member->second;
+  }
+
+  bool open(Json&& empty) {
+    require(open_.size() < most_levels, origin_, " is nested more than ", most_levels, " levels deep");
+    open_.push_back(&place(std::move(empty)));
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  void require_distinct(const nlohmann::json::object_t& /*members*/) const {}
+  void require_distinct(const Ordered& members) const {
+    std::vector<std::string_view> keys;
+    for (const auto& [key, value] : members) keys.push_back(key);
+    std::ranges::sort(keys);
+    const auto second = std::ranges::adjacent_find(keys);
+    if (second != keys.end()) refuse_second(*second);
+  }
+  [[noreturn]] void refuse_second(std::string_view key) const {
+    throw UserError(concat(origin_, ": ", shown_json(Json(key)), " appears twice in one object"));
+  }
+
+  const std::string& origin_;
+  Json whole_;
+  std::vector<Json*> open_;  ///< the open lists and objects, the innermost last
+  std::string key_;          ///< the name of the next value
+};
+
+}  // namespace
+
+template <class Json>
+std::string shown_json(const Json& value) {
+  std::string text;
+  append_shown(value, text);
+  return shortened(text, most_shown_bytes);
+}
+
+template <class Json>
+Json parse_json(std::string_view text, const std::string& origin, size_t most_bytes) {
+  require(text.size() <= most_bytes, origin, " has ", text.size(), " bytes, but at most ", most_bytes,
+          " bytes of JSON are read");
+  Builder<Json> builder(origin);
+  Json::sax_parse(text, &builder);
+  return builder.take();
+}
+
+template std::string shown_json(const nlohmann::json&);
+template std::string shown_json(const nlohmann::ordered_json&);
+template nlohmann::json parse_json(std::string_view, const std::string&, size_t);
+template nlohmann::ordered_json parse_json(std::string_view, const std::string&, size_t);
+
+}  // namespace lockstep
