@@ -44,7 +44,7 @@ if(CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3")
   set(LOCKSTEP_COLD_OPTIONS "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>")
 endif()
 
-set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers: empty, address,undefined or thread")
+set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize has them: empty, address,undefined or thread; with fuzzer-no-link (clang++) the fuzz targets are built")
 # Sanitized and emulated builds take longer to compile than to run. With sanitizers -Og needs half to two thirds of the time
 # of -O1. Cold code is compiled with -O0. clang++'s -Og is its -O1. These are flags of all targets, so that a target can
 # disable a sanitizer.
@@ -56,7 +56,11 @@ if(LOCKSTEP_SANITIZE)
   string(APPEND CMAKE_CXX_FLAGS_RELEASE
     " -fsanitize=${LOCKSTEP_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1")
   # gcc's maybe-uninitialized has false positives in instrumented code, for example in its own <regex>.
-  target_compile_options(lockstep_options INTERFACE -Wno-maybe-uninitialized)
+  target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>")
+endif()
+# An access beyond a container's size, but within its capacity, is valid for AddressSanitizer.
+if(LOCKSTEP_SANITIZE MATCHES "address")
+  add_compile_definitions(_GLIBCXX_ASSERTIONS)
 endif()
 # Four pointer checks of UBSan take a tenth to a fifth of the compile time. AddressSanitizer reports most accesses through
 # such pointers. Pointer arithmetic without an access and a wrong dynamic type are not reported.

@@ -44,7 +44,8 @@ function(lockstep_library room)
   target_include_directories(lockstep_${room} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/lockstep>)
   target_link_libraries(lockstep_${room} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE} $<BUILD_INTERFACE:lockstep_options>)
-  if(arg_COLD)
+  # Fuzzing runs cold code for most of its time.
+  if(arg_COLD AND NOT LOCKSTEP_SANITIZE MATCHES "fuzzer")
     target_compile_options(lockstep_${room} PRIVATE ${LOCKSTEP_COLD_OPTIONS})
   endif()
 endfunction()

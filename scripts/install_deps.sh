@@ -3,6 +3,7 @@
 # Installs the packages that Lockstep's build needs, on Debian 12, Ubuntu 22.04 and newer. On other systems it prints names.
 #   scripts/install_deps.sh               compiler, CMake, MPI and libraries
 #   scripts/install_deps.sh --clang       also clang, which compiles the GPU emulator
+#   scripts/install_deps.sh --fuzz        also clang with the libraries of its sanitizers and of its fuzzer
 #   scripts/install_deps.sh --lint        also clang, clang-format and clang-tidy
 #   scripts/install_deps.sh --cluster     also for the cluster tests: Slurm, modules, iproute2, an S3 server in .cache/
 #   scripts/install_deps.sh --prefix DIR  unpacks missing packages into DIR, without root; then: source DIR/env.sh
@@ -24,6 +25,7 @@ prefix=
 while (($# > 0)); do
   case "$1" in
     --clang) packages+=(clang) ;;
+    --fuzz) packages+=(clang libclang-rt-dev) ;;
     --lint) packages+=(clang clang-format clang-tidy) ;;
     --cluster)
       packages+=(slurmctld slurmd slurm-client munge environment-modules iproute2 python3-venv)
@@ -34,7 +36,7 @@ while (($# > 0)); do
       shift
       ;;
     *)
-      echo "usage: scripts/install_deps.sh [--clang] [--lint] [--cluster] [--prefix DIR]" >&2
+      echo "usage: scripts/install_deps.sh [--clang] [--fuzz] [--lint] [--cluster] [--prefix DIR]" >&2
       exit 2
       ;;
   esac
@@ -129,6 +131,8 @@ else
   echo "install_deps: installing ${missing[*]}"
   if $cluster; then forbid_services; fi
   as_root apt-get update -qq
+  # Ubuntu 22.04 has no such package. The libraries are in a package that clang needs.
+  if ! apt-cache show libclang-rt-dev >/dev/null 2>&1; then missing=("${missing[@]/#libclang-rt-dev/clang}"); fi
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
 fi
 

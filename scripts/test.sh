@@ -13,6 +13,7 @@ fi
 
 options=()
 if [[ $preset == emulated ]]; then options=(--clang); fi
+if [[ $preset == asan ]]; then options=(--fuzz); fi
 scripts/install_deps.sh "${options[@]}"
 cmake --preset "$preset"
 cmake --build --preset "$preset"

@@ -46,7 +46,7 @@ const std::map<std::string, std::set<std::string>> rooms = {
      {"core", "program", "comm", "huggingface", "config", "store", "kernels", "tensor", "parameters", "nn",
       "dist", "data", "metrics", "snapshot", "tokenizer", "language", "writing"}},
     {"plan", {"core", "comm", "config", "kernels", "tensor", "parameters", "nn", "dist", "data", "train"}},
-    {"doctor", {"core", "json", "comm", "config", "store", "net", "train"}},
+    {"doctor", {"core", "comm", "config", "store", "net", "train"}},
     {"elastic", {"core", "json", "program", "comm", "net"}},
 };
 

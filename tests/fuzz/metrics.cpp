@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// A metrics.jsonl that a second start reads, cuts and continues.
+#include "snapshot/metrics.h"
+
+#include "fuzz/fuzz.h"
+
+using namespace lockstep;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+  static fuzz::MemoryFile file;
+  file.set(fuzz::text_of(data, bytes));
+  fuzz::accepts([&] {
+    const MetricsEnd end = read_metrics_end(file.path());
+    MetricsWriter writer(file.path(), end.step);
+    writer.write({.step = 77});
+    writer.add_validation_loss(77, 1.5);
+    fuzz::check(read_metrics_end(file.path()).step == 77, "the line of step 77 is not read");
+  });
+  return 0;
+}

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// A generated text, token by token, and two stop texts.
+#include "fuzz/fuzz.h"
+#include "tokenizer/utf8.h"
+#include "writing/write_texts.h"
+
+using namespace lockstep;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+  const auto parts = fuzz::parts_of(fuzz::text_of(data, bytes), 3);
+  std::vector<std::string> stop_texts;
+  for (const size_t part : {1, 2})
+    if (!parts[part].empty()) stop_texts.push_back(parts[part]);
+  std::string shown;
+  WrittenText text(stop_texts, [&](std::string_view piece) {
+    check_utf8(piece, "a piece");
+    shown += piece;
+  });
+  for (size_t begin = 0; begin < parts[0].size(); begin += 3)
+    if (!text.add(std::string_view(parts[0]).substr(begin, 3))) break;
+  text.finish();
+  fuzz::check(shown == text.text(), "the pieces are not the text");
+  // U+FFFD stands for bytes that are not UTF-8. It is no such byte itself, so it does not stop a text.
+  for (const std::string& stop : stop_texts)
+    fuzz::check(shown.find(stop) == std::string::npos || stop.find("\xEF\xBF\xBD") != std::string::npos,
+                "the text has a stop text");
+  return 0;
+}
