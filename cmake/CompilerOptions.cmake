@@ -44,7 +44,7 @@ if(CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3")
   set(LOCKSTEP_COLD_OPTIONS "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>")
 endif()
 
-set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize has them: empty, address,undefined or thread; with fuzzer-no-link (clang++) the fuzz targets are built")
+set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers: empty, thread or address,undefined; with ,fuzzer-no-link also the fuzz targets")
 # Sanitized and emulated builds take longer to compile than to run. With sanitizers -Og needs half to two thirds of the time
 # of -O1. Cold code is compiled with -O0. clang++'s -Og is its -O1. These are flags of all targets, so that a target can
 # disable a sanitizer.

@@ -22,6 +22,9 @@ namespace {
 using Field = JsonField<nlohmann::json>;
 using OrderedJson = nlohmann::ordered_json;
 
+/// Adding the size of a header to this does not overflow.
+constexpr int64_t most_data_bytes = int64_t{1} << 60;
+
 /// Names of dtypes in files, in the order of DType.
 constexpr std::array<std::string_view, 5> dtype_names = {"F32", "F64", "BF16", "F16", "I32"};
 
@@ -37,8 +40,8 @@ std::pair<int64_t, SafeTensorsEntry> read_entry(const std::string& name, const F
                                                 bool is_ignored) {
   const std::vector<Field> offsets = fields["data_offsets"].elements();
   fields["data_offsets"].require_is(offsets.size() == 2, "a begin and an end");
-  const int64_t begin = offsets[0].whole<int64_t>(0);
-  SafeTensorsEntry entry{.name = name, .shape = {}, .end = offsets[1].whole<int64_t>(begin)};
+  const int64_t begin = offsets[0].whole<int64_t>(0, most_data_bytes);
+  SafeTensorsEntry entry{.name = name, .shape = {}, .end = offsets[1].whole<int64_t>(begin, most_data_bytes)};
   if (is_ignored) return {begin, entry};
   entry.dtype = dtype_named(fields["dtype"].text());
   int64_t tensor_bytes = bytes(entry.dtype);
