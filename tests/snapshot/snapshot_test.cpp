@@ -117,7 +117,12 @@ TEST(Snapshot, AStateWithAValueOfAnotherKindIsDamaged) {
   using State = nlohmann::ordered_json;
   State deep = 1;
   for (int level = 0; level < 70; ++level) deep = State::array({deep});
-  const std::vector<std::tuple<std::string, State, std::string>> changes = {
+  struct Change {
+    std::string place;
+    State value;
+    std::string problem;
+  };
+  const std::vector<Change> changes = {
       {"/step", 2.5, "state.step is 2.5: it must be a whole number from 0"},
       {"/optimizer_steps", -1e300, "state.optimizer_steps is -1e+300: it must be a whole number"},
       {"/validations/since_best", uint64_t{1} << 63, "state.validations.since_best is 9223372036854775808"},
@@ -128,15 +133,14 @@ TEST(Snapshot, AStateWithAValueOfAnotherKindIsDamaged) {
       {"/files/model.safetensors/bytes", "8", "model.safetensors.bytes is \"8\""},
       {"/files/..~1..~1secret", State::object(), "it must be a file of the snapshot's own folder"},
       {"/scope", deep, "its text is nested more than 64 levels deep"}};
-  for (const auto& [place, value, problem] : changes) {
+  for (const Change& change : changes) {
     const TemporaryDirectory directory;
     SnapshotStore store(directory.path(), 1);
     save_example(store, example(1));
-    const auto& [where, what] = std::tie(place, value);
     change_state(directory / "step-00000001/state.json",
-                 [&](State& state) { state[State::json_pointer(where)] = what; });
+                 [&](State& state) { state[State::json_pointer(change.place)] = change.value; });
     expect_contains(user_error([&] { load_snapshot(directory / "step-00000001"); }),
-                    {"step-00000001/state.json is damaged: ", problem});
+                    {"step-00000001/state.json is damaged: ", change.problem});
   }
 }
 

@@ -139,7 +139,8 @@ void pack_four_lanes(T* panel, Lanes<S> source, int64_t begin, int64_t end) {
     T wide[4 * line];
     for (int64_t lane = 0; lane < 4; ++lane)
       widen(wide + lane * line, source.from(lane).data + begin, end - begin);
-    for (int64_t d = begin; d < end; d += 4) transpose_4x4(panel + d * width, width, wide + d - begin, line);
+    for (int64_t d = begin; d < end; d += 4)
+      transpose_4x4(panel + d * width, width, wide + (d - begin), line);
   }
 }
 
