@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 #include <utility>
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/log.h"
 #include "core/stream.h"
 #include "json/json_field.h"
 #include "snapshot/snapshot_files.h"
@@ -21,11 +23,15 @@ namespace {
 
 constexpr int64_t most_text_bytes = int64_t{128} << 20;
 constexpr int64_t sampled_bytes = 65536;
+constexpr int64_t compared_elements = int64_t{1} << 20;
+constexpr const char* head_name = "lm_head.weight";
+constexpr const char* embedding_name = "wte.weight";
 
 /// Returns whether a tensor is a buffer of the causal mask or the value of masked scores. Older versions of
-/// transformers store both next to the weights.
+/// transformers store both next to the weights of each layer.
 bool is_mask(const std::string& name) {
-  return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+  static const std::regex mask(R"((transformer\.)?h\.\d+\.attn\.(masked_)?bias)");
+  return std::regex_match(name, mask);
 }
 
 /// Returns whether a name is that of a safetensors file in the folder. A path out of the folder is refused.
@@ -65,6 +71,7 @@ ModelFolder::ModelFolder(std::shared_ptr<ObjectReader> store) : store_(std::move
       require(is_mask(tensor) || tensors_.contains(gpt2_name(tensor)), store_->name_of(file),
               ": there is no tensor ", tensor, ", which ", index_file, " expects there");
   }
+  settle_head();
   require_all_tensors();
 }
 
@@ -134,13 +141,34 @@ void ModelFolder::add(const std::string& name, TensorLocation place) {
           ": it appears twice, with and without transformer.");
 }
 
+/// Unties a head that is stored with other values than the embedding, as transformers does. A tied head is
+/// stored once, under either name, or twice.
+void ModelFolder::settle_head() {
+  const auto head = tensors_.find(head_name), embedding = tensors_.find(embedding_name);
+  if (!config_.model.tie_weights || head == tensors_.end()) return;
+  if (embedding != tensors_.end() && !have_equal_values(head->second, embedding->second)) {
+    log_warning(concat(store_->name_of(config_file), " ties the head to the embedding, but ",
+                       head->second.file, " has other values for ", head_name,
+                       ": the model keeps both, untied"));
+    config_.model.tie_weights = false;
+    return;
+  }
+  tensors_.try_emplace(embedding_name, head->second);
+  tensors_.erase(head_name);
+}
+
+bool ModelFolder::have_equal_values(const TensorLocation& one, const TensorLocation& other) const {
+  if (one.shape != other.shape) return false;
+  const int64_t count = one.shape.elements();
+  for (int64_t begin = 0; begin < count; begin += compared_elements) {
+    const int64_t end = std::min(count, begin + compared_elements);
+    if (read(one, begin, end) != read(other, begin, end)) return false;
+  }
+  return true;
+}
+
 void ModelFolder::require_all_tensors() {
   const std::map<std::string, Shape> expected = gpt2_tensors(config_.model);
-  if (config_.model.tie_weights) {
-    // Head and embedding are equal, so the file may have either one.
-    if (const auto head = tensors_.extract("lm_head.weight"); head && !tensors_.contains("wte.weight"))
-      tensors_["wte.weight"] = head.mapped();
-  }
   for (const auto& [name, place] : tensors_) {
     const auto shape = expected.find(name);
     require(shape != expected.end(), store_->name_of(place.file), ": tensor ", name,

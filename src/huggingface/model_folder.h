@@ -16,7 +16,8 @@ namespace lockstep {
 
 /// A Hugging Face folder of a GPT-2 from an untrusted source: its config.json and safetensors headers. It has
 /// one file or several with an index. Names can begin with "transformer.". Values are fp32, bf16 or fp16. A
-/// tied head can be stored next to the embedding. Mask buffers are ignored.
+/// tied head can be stored next to the embedding, and is untied if its values differ. Mask buffers of layers
+/// are ignored.
 class ModelFolder {
  public:
   /// The position and type of a stored tensor.
@@ -27,8 +28,9 @@ class ModelFolder {
     Shape shape;
   };
 
-  /// Reads config.json and the headers but no tensors. Throws UserError with file and place if something is
-  /// damaged, missing, superfluous or unsupported. A shape that contradicts config.json is also an error.
+  /// Reads config.json and the headers, and compares a head with the embedding that it is tied to. Throws
+  /// UserError with file and place if something is damaged, missing, superfluous or unsupported. A shape that
+  /// contradicts config.json is also an error.
   explicit ModelFolder(std::shared_ptr<ObjectReader> store);
 
   const Gpt2Config& config() const { return config_; }
@@ -49,6 +51,8 @@ class ModelFolder {
   std::optional<WeightMap> read_index() const;
   void read_header(const std::string& file, const WeightMap* index);
   void add(const std::string& name, TensorLocation place);
+  void settle_head();
+  bool have_equal_values(const TensorLocation& one, const TensorLocation& other) const;
   void require_all_tensors();
   std::string bytes_at(const std::string& file, int64_t begin, int64_t bytes) const;
 

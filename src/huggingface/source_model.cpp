@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -27,6 +29,20 @@ std::string one_line(std::string text) {
   for (char& c : text)
     if (static_cast<unsigned char>(c) < ' ' || c == 0x7f) c = '?';
   return text;
+}
+
+/// Throws UserError if an address is a path that leads to no folder.
+void require_folder(const std::string& address) {
+  namespace fs = std::filesystem;
+  const std::optional<std::string> path = local_path(address);
+  if (!path) return;
+  std::error_code problem;
+  const fs::file_status found = fs::status(*path, problem);
+  require(found.type() != fs::file_type::not_found, address,
+          " does not exist, and nothing is downloaded from the Hugging Face Hub: train_gpt writes a model to "
+          "runs/NAME, and git clone https://huggingface.co/openai-community/gpt2 gets one");
+  require(found.type() != fs::file_type::none, "cannot read ", address, ": ", problem.message());
+  require(fs::is_directory(found), address, " is a file; give the folder of a model");
 }
 
 /// Stores the elements that this rank holds. `values` are the elements `place` of the model.
@@ -55,6 +71,7 @@ SourceModel::SourceModel(const std::string& address, const World& world) : addre
   std::string description;
   bool is_snapshot = false;
   on_first_rank(world, [&] {
+    require_folder(address);
     const bool is_on_web = address.starts_with("http://") || address.starts_with("https://");
     const std::shared_ptr<ObjectReader> store = is_on_web ? open_http_folder(address) : open_store(address);
     is_snapshot = !is_on_web && (store->exists(state_file) || !store->exists("config.json"));

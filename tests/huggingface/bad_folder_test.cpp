@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Folders that are damaged, or that hold models Lockstep does not compute.
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <gtest/gtest.h>
@@ -150,6 +151,47 @@ TEST_F(BadFolder, TensorsOfAnotherKindAreNamed) {
   EXPECT_EQ(problem(), "(nothing was thrown)");
 }
 
+TEST_F(BadFolder, ABufferThatIsNoMaskOfALayerIsNamed) {
+  SafeTensors content{.tensors = {}, .metadata = {}};
+  const ModelFolder model(open_store(folder()));
+  for (const auto& [name, place] : model.tensors()) content.tensors.push_back({name, zeros(place.shape)});
+  content.tensors.push_back({"transformer.h.1.attn.masked_bias", zeros({})});
+  write("model.safetensors", to_safetensors(content));
+  EXPECT_EQ(problem(), "(nothing was thrown)");
+  content.tensors.back().name = "decoder.attn.bias";
+  write("model.safetensors", to_safetensors(content));
+  expect_contains(problem(), {"tensor decoder.attn.bias does not belong"});
+}
+
+// transformers 5 keeps both, too. One value of a head in bf16 differs.
+TEST_F(BadFolder, ATiedHeadWithOtherValuesIsUntied) {
+  SafeTensors content{.tensors = {}, .metadata = {}};
+  const ModelFolder model(open_store(folder()));
+  for (const auto& [name, place] : model.tensors()) content.tensors.push_back({name, full(place.shape, 1)});
+  const Tensor head = full({67, 32}, 1, DType::bf16);
+  content.tensors.push_back({"lm_head.weight", head});
+  write("model.safetensors", to_safetensors(content));
+  EXPECT_TRUE(SourceModel(folder(), World::alone()).config().model.tie_weights);
+  static_cast<uint16_t*>(head.view().data)[67 * 32 - 1] = 0x4000;  // 2
+  write("model.safetensors", to_safetensors(content));
+  testing::internal::CaptureStderr();
+  const SourceModel source(folder(), World::alone());
+  expect_contains(testing::internal::GetCapturedStderr(),
+                  {"config.json ties the head", "other values for lm_head.weight"});
+  EXPECT_FALSE(source.config().model.tie_weights);
+  convert_model(source, path_of("converted"), DType::f32);
+  const ModelFolder converted(open_store(path_of("converted")));
+  EXPECT_FALSE(converted.config().model.tie_weights);
+  const auto value_at_end = [&](const char* name) {
+    float value = 0;
+    const std::string bytes = converted.read(converted.tensors().at(name), 67 * 32 - 1, 67 * 32);
+    std::memcpy(&value, bytes.data(), sizeof(value));
+    return value;
+  };
+  EXPECT_EQ(value_at_end("lm_head.weight"), 2.0F);
+  EXPECT_EQ(value_at_end("wte.weight"), 1.0F);
+}
+
 TEST_F(BadFolder, FilesThatAreCutOrGrownAreNamed) {
   const std::string whole = read_text(path_of("model.safetensors"));
   for (const size_t length :
@@ -165,6 +207,18 @@ TEST_F(BadFolder, FilesThatAreCutOrGrownAreNamed) {
   expect_contains(problem(), {"model.safetensors is missing", index_file});
   fs::remove(path_of("config.json"));
   expect_contains(problem(), {"neither a config.json", "nor a snapshot"});
+}
+
+TEST_F(BadFolder, AMissingFolderIsToldFromOneWithoutAModel) {
+  const auto problem_of = [](const std::string& address) {
+    return user_error([&] { SourceModel(address, World::alone()); });
+  };
+  expect_contains(problem_of("openai-community/gpt2-xl"),
+                  {"openai-community/gpt2-xl does not exist", "train_gpt", "git clone https://"});
+  expect_contains(problem_of("file://" + path_of("runs/typo")), {"typo does not exist"});
+  expect_contains(problem_of(path_of("model.safetensors")), {"model.safetensors is a file", "folder"});
+  expect_contains(problem_of(path_of("config.json/x")), {"does not exist"});
+  expect_contains(user_error([&] { load_writer(path_of("typo")); }), {"does not exist"});
 }
 
 TEST_F(BadIndex, NamesOnlyFilesOfTheFolder) {
