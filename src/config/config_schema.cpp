@@ -54,7 +54,7 @@ void add_data(Rows<DataConfig> rows) {
   rows.add_path(
       "dataset", &C::dataset, collective,
       "training data: shakespeare, sample (built in) or random_tokens; a path or URL (https, s3) of a "
-      "text or of examples (*.jsonl); or a folder of texts (*.txt)");
+      "text or of examples (JSON lines); or a folder of texts (*.txt)");
   rows.add_path("tokenizer", &C::tokenizer, collective,
                 "char: one token per character. Or the file of a tokenizer (tokenizer.json, vocab.json, "
                 "*.tiktoken), or its folder. auto: the tokenizer of model.from, else char");

@@ -98,7 +98,8 @@ std::optional<std::string> read_file(const std::string& path) {
 
 std::string read_named_file(const std::string& path, const std::string& option) {
   std::optional<std::string> text = read_file(path);
-  require(text.has_value(), option, option.empty() ? "" : " ", path, " cannot be read");
+  require(text.has_value(), option, option.empty() ? "" : " ", path,
+          ::access(path.c_str(), F_OK) == 0 ? " cannot be read" : " does not exist");
   return *std::move(text);
 }
 

@@ -2,17 +2,25 @@
 #include "data/corpus.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
 #include <filesystem>
+#include <span>
 #include <sstream>
 #include <string_view>
 #include <system_error>
+#include <unistd.h>
 
+#include "core/descriptor.h"
 #include "core/environment.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/random.h"
 #include "core/text.h"
-#include "data/examples.h"
+#include "data/file_kind.h"
 
 namespace lockstep {
 namespace {
@@ -36,13 +44,48 @@ constexpr std::string_view adjectives[] = {"apt", "big", "coy", "dry", "fat", "h
 constexpr std::string_view nouns[] = {"ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen",
                                       "jay", "kid", "moa", "owl", "pig", "ram", "sow", "yak"};
 
+/// Copies a pipe or a device, which can be read only once, to a file without a name.
+std::shared_ptr<NewFile> copy_of_stream(const std::string& path) {
+  const Descriptor stream(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  require(bool(stream), "data.dataset: cannot read ", path, ": ", std::strerror(errno));
+  const auto copy = std::make_shared<NewFile>((fs::temp_directory_path() / "lockstep.txt").string());
+  std::vector<std::byte> piece(size_t{1} << 16);
+  int64_t size = 0;
+  for (;;) {
+    const ssize_t count = ::read(stream.get(), piece.data(), piece.size());
+    if (count < 0 && errno == EINTR) continue;
+    require(count >= 0, "data.dataset: cannot read ", path, ": ", std::strerror(errno));
+    if (count == 0) break;
+    copy->write(size, std::span(piece).first(static_cast<size_t>(count)));
+    size += count;
+  }
+  require(size > 0, "data.dataset: ", path,
+          " has no text; a pipe can be read only once, so a run that starts again needs a file");
+  return copy;
+}
+
+/// Throws UserError that says why data.dataset cannot be found.
+[[noreturn]] void refuse_missing(const std::string& name, const std::error_code& problem) {
+  const bool is_descriptor = name.starts_with("/dev/fd/") || name.starts_with("/proc/self/fd/");
+  const bool is_unknown = !problem || problem == std::errc::no_such_file_or_directory;
+  const std::string reason =
+      !is_unknown     ? problem.message()
+      : is_descriptor ? "the descriptor is not open in this process, because launchers pass none but the "
+                        "standard input on; use /dev/stdin, a named pipe or a file"
+                      : "there is no such file, here or in LOCKSTEP_DATA_DIR; give a path, an address, "
+                        "shakespeare or sample";
+  throw UserError(concat("data.dataset = ", name, ": ", reason));
+}
+
 Corpus folder_corpus(const std::string& folder) {
   std::vector<std::string> paths;
   std::error_code problem;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, problem))
-    if (entry.path().extension() == ".txt" && is_file(entry.path())) paths.push_back(entry.path().string());
+    if (lower_case(entry.path().extension().string()) == ".txt" && is_file(entry.path()))
+      paths.push_back(entry.path().string());
   require(!problem, "data.dataset = ", folder, ": ", problem.message());
-  require(!paths.empty(), "data.dataset = ", folder, ": there is no *.txt in this folder");
+  require(!paths.empty(), "data.dataset = ", folder,
+          ": there is no *.txt in this folder; other files and subfolders are not read");
   std::ranges::sort(paths);
   Corpus corpus{.kind = Corpus::Kind::documents,
                 .title = counted(std::ssize(paths), "text"),
@@ -63,10 +106,13 @@ std::string find_in_data_folder(const std::string& file) {
 
 Corpus corpus_of_file(const std::string& name, const std::string& title, const std::string& path,
                       const std::string& source) {
-  return {.kind = is_jsonl(name) ? Corpus::Kind::examples : Corpus::Kind::text,
+  const std::shared_ptr<NewFile> copy = is_file(path) ? nullptr : copy_of_stream(path);
+  const std::string place = copy ? copy->path_now() : path;
+  return {.kind = has_examples(name, Bytes::of_file(place)) ? Corpus::Kind::examples : Corpus::Kind::text,
           .title = title,
           .source = source,
-          .documents = {{.name = source, .path = path}}};
+          .documents = {{.name = source, .path = place}},
+          .keep = copy};
 }
 
 Corpus local_corpus(const std::string& name) {
@@ -75,12 +121,11 @@ Corpus local_corpus(const std::string& name) {
     return {.title = "Generated lines",
             .source = built_in,
             .documents = {{.name = built_in, .path = "", .text = sample_text()}}};
-  std::error_code unreadable;
-  if (fs::is_directory(name, unreadable)) return folder_corpus(name);
-  const std::string path = is_file(name) ? name : find_in_data_folder(name);
-  require(!path.empty(), "data.dataset = ", name,
-          ": there is no such file, here or in LOCKSTEP_DATA_DIR; give a path, an address, shakespeare or "
-          "sample");
+  std::error_code problem;
+  const fs::file_status found = fs::status(name, problem);
+  if (fs::is_directory(found)) return folder_corpus(name);
+  const std::string path = fs::exists(found) ? name : find_in_data_folder(name);
+  if (path.empty()) refuse_missing(name, problem);
   return corpus_of_file(name, "Text", path, path);
 }
 

@@ -37,13 +37,14 @@ struct Corpus {
 /// Returns the path of a file in $LOCKSTEP_DATA_DIR, or an empty string if it is not there.
 std::string find_in_data_folder(const std::string& file);
 
-/// Returns the corpus of the file at `path`. `name` tells whether it has text or, as *.jsonl, examples.
+/// Returns the corpus of the file at `path`, which may be a pipe. has_examples() tells its kind by `name` and
+/// contents.
 Corpus corpus_of_file(const std::string& name, const std::string& title, const std::string& path,
                       const std::string& source);
 
 /// Returns the corpus that data.dataset names if it needs no network. This is `sample` (built in), a text
-/// file or a folder. A file is found at its path or in $LOCKSTEP_DATA_DIR. The *.txt files of a folder are
-/// its documents in order of their names. Throws UserError that explains what to do.
+/// file, a pipe or a folder. A file is found at its path or in $LOCKSTEP_DATA_DIR. The *.txt files of a
+/// folder are its documents in order of their names. Throws UserError that explains what to do.
 Corpus local_corpus(const std::string& name);
 
 /// Returns lines of the built-in corpus (data.dataset = sample), the same every time: "- Mia met old fox; old

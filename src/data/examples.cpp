@@ -20,6 +20,7 @@ namespace {
 using Field = JsonField<nlohmann::json>;
 
 constexpr size_t most_line_bytes = size_t{256} << 20;
+constexpr const char* accepted_keys = "\"prompt\" and \"answer\", or \"text\"";
 
 std::string text_of(const Field& field) {
   std::string text = field.text();
@@ -27,19 +28,30 @@ std::string text_of(const Field& field) {
   return text;
 }
 
+/// Returns the keys of an object for an error.
+std::string keys_of(const Field& object) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object.json().items()) keys.push_back(nlohmann::json(key).dump());
+  const std::string all = joined(keys);
+  const std::string shown = all.size() <= 80 ? all : all.substr(0, next_character(all, 80)) + "...";
+  return keys.empty() ? "no keys" : concat(keys.size() == 1 ? "the key " : "the keys ", shown);
+}
+
 Example example_of(std::string_view line, const std::string& place) {
   decode_utf8(line, place);  // also refuses a NUL
   const Field object(line, place, most_line_bytes);
-  object.require_is(object.json().is_object(), "an object with \"prompt\" and \"answer\", or \"text\"");
-  if (!object.has("text")) return {.prompt = object["prompt"].text(), .answer = text_of(object["answer"])};
-  require(!object.has("prompt") && !object.has("answer"), place,
+  object.require_is(object.json().is_object(), "an object with ", accepted_keys);
+  const bool is_text = object.has("text"), has_prompt = object.has("prompt"),
+             has_answer = object.has("answer");
+  require(is_text || (has_prompt && has_answer), place, " has ", keys_of(object), ": an example has ",
+          accepted_keys);
+  if (!is_text) return {.prompt = object["prompt"].text(), .answer = text_of(object["answer"])};
+  require(!has_prompt && !has_answer, place,
           ": \"text\" cannot be combined with \"prompt\" or \"answer\"; a document has \"text\" alone");
   return {.prompt = "", .answer = text_of(object["text"])};
 }
 
 }  // namespace
-
-bool is_jsonl(std::string_view name) { return name.ends_with(".jsonl"); }
 
 std::vector<Example> read_examples(std::string_view lines, const std::string& source, int64_t first_line) {
   std::vector<Example> examples;

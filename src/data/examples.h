@@ -22,9 +22,6 @@ struct Example {
   int64_t line = 0;  ///< number of the line, from 1
 };
 
-/// Returns whether data.dataset names examples: a file *.jsonl.
-bool is_jsonl(std::string_view name);
-
 /// Reads lines of a JSONL file. Each line is an object with "prompt" and "answer", or with "text". Blank
 /// lines and other keys are ignored. Throws UserError that names `source` and the line. The first is
 /// `first_line`.

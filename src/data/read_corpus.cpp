@@ -10,6 +10,7 @@
 #include "core/text.h"
 #include "data/bytes.h"
 #include "data/examples.h"
+#include "data/file_kind.h"
 #include "tokenizer/utf8.h"
 
 namespace lockstep {
@@ -47,10 +48,12 @@ int64_t read_document(const Document& document, int64_t window_bytes, Hasher& ha
 /// Adds the characters of a window. Returns the bytes that it has used: all except a last character that may
 /// be cut.
 size_t add_characters(const TextWindow& window, CorpusFacts& facts, Alphabet& alphabet) {
+  const std::string& name = window.document.name;
+  require(window.begin > 0 || !has_examples(name, window.document.bytes()), "data.dataset: ", name,
+          " has JSON lines of examples, which no folder of texts can hold; name this file in data.dataset");
   const size_t size = window.text.size();
   const size_t end = window.is_last ? size : next_character(window.text, size - std::min<size_t>(size, 4));
-  facts.count +=
-      alphabet.add(window.text.substr(0, end), concat("data.dataset: ", window.document.name), window.begin);
+  facts.count += alphabet.add(window.text.substr(0, end), concat("data.dataset: ", name), window.begin);
   return end;
 }
 

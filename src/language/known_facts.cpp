@@ -55,8 +55,7 @@ std::string path_of(const Corpus& corpus) {
   std::error_code unknown;
   const fs::path place = fs::canonical(
       corpus.kind == Corpus::Kind::documents ? corpus.source : corpus.documents.at(0).path, unknown);
-  const bool has_examples = corpus.kind == Corpus::Kind::examples;
-  const uint64_t key = hash_of(concat(has_examples ? "examples " : "text ", place.string()));
+  const uint64_t key = hash_of(concat("corpus ", place.string()));
   return folder.empty() || unknown ? "" : concat(folder, "/", hash_text(key), ".corpus");
 }
 

@@ -81,8 +81,8 @@ TokenImage share_text(const Config& config, const World& world,
   });
   for (std::string* text : {&json, &config_json, &data.description, &data.text_hash})
     *text = world.communicator().broadcast_text(*text, 0);
+  const bool has_examples = world.communicator().broadcast_value(corpus.kind == Corpus::Kind::examples, 0);
   data.tokenizer = tokenizer_from_json(json, "the tokenizer of rank 0", config_json);
-  const bool has_examples = is_jsonl(config.data.dataset);
   const TokenLayout layout{.key = hash_of(concat(has_examples ? "examples " : "text ", data.text_hash, " ",
                                                  tokenizer_hash(*data.tokenizer))),
                            .vocabulary_size = data.tokenizer->vocabulary_size(),
@@ -146,7 +146,7 @@ LanguageData load_language_data(const Config& config, const World& world,
   data.description +=
       is_char ? concat(", ", needed, " symbols") : concat(", ", image.tokens().size(), " tokens of ", needed);
   if (image.bytes().are_in_memory()) data.id_bytes = image.bytes().size();
-  if (is_jsonl(config.data.dataset)) {
+  if (image.marks().examples() > 0) {
     add_blocks(config, world, image, data);
     return data;
   }

@@ -117,7 +117,7 @@ Corpus from_address(const std::string& url) {
   if (!url.starts_with("file://")) return cached_or_downloaded(remote);
   const std::optional<std::string> path = local_path(url);
   std::error_code unreadable;
-  const bool is_here = path && fs::is_regular_file(*path, unreadable);
+  const bool is_here = path && fs::exists(*path, unreadable) && !fs::is_directory(*path, unreadable);
   return is_here ? corpus_of_file(url, remote.title, *path, url) : downloaded(remote, "");
 }
 

@@ -76,7 +76,7 @@ TEST_F(GenerateProgram, BadInputIsNamedByLineAndKey) {
   };
   refused(input("{\"prompt\": \"-\"}\n{\"prompt\": \"-\", \"top_p\": 2}\n"), "in.jsonl, line 2: top_p is 2");
   refused(input("{\"prompt\": \"\xC3\xA9\"}\n"), "in.jsonl, line 1: prompt has the character");
-  refused("--input " + (directory_ / "none.jsonl"), "none.jsonl cannot be read");
+  refused("--input " + (directory_ / "none.jsonl"), "none.jsonl does not exist");
   refused("--input " + directory_.path(), directory_.path() + " cannot be read");
   refused("--top-p 0", "top_p is 0");
   refused("--prompt \xC3\xA9", "--prompt has the character");

@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <gtest/gtest.h>
 #include <span>
+#include <sys/stat.h>
 
 #include "core/error.h"
 #include "core/hash.h"
@@ -158,7 +160,59 @@ TEST_F(CorpusTest, ExamplesAreCountedAndTheirLinesNumbered) {
   EXPECT_EQ(facts.alphabet, "0123456789=\u00e9") << "a NUL is a matter of the tokenizer";
   EXPECT_EQ(facts.hash, hash_of(lines));
   const Corpus wrong = local_corpus(write("y.jsonl", lines + "{}"));
-  expect_contains(user_error([&] { measure(wrong); }), {wrong.source + ":80001: prompt is missing"});
+  expect_contains(user_error([&] { measure(wrong); }), {wrong.source + ":80001 has no keys"});
+}
+
+TEST_F(CorpusTest, ContentsTellExamplesFromText) {
+  const auto kind_of = [&](const char* name, const std::string& text) {
+    return local_corpus(write(name, text)).kind;
+  };
+  const std::string pair = "{\"id\": 1, \"prompt\": \"a\", \"answer\": \"b\"}\n";
+  for (const char* name : {"a.JSONL", "a.ndjson", "a.Json", "a.txt", "no_ending"}) {
+    EXPECT_EQ(kind_of(name, "\xEF\xBB\xBF\r\n" + pair + pair), Corpus::Kind::examples) << name;
+    EXPECT_EQ(kind_of(name, "{\"messages\": []}\n"), Corpus::Kind::examples) << name;
+  }
+  for (const char* text :
+       {"{\"name\": {\"text\": 1}}\n", "[Enter \"prompt\"]\n", "{ \"text\" }", "\"text\"", "{", "[1]"})
+    EXPECT_EQ(kind_of("a.txt", text), Corpus::Kind::text) << text;
+  EXPECT_EQ(kind_of("a.json", "prose"), Corpus::Kind::examples) << "its first line is then refused";
+  const std::string query = "http://host/a.jsonl?text=b.txt#c.txt", path = write("copy", "prose");
+  EXPECT_EQ(corpus_of_file(query, "Text", path, path).kind, Corpus::Kind::examples);
+}
+
+TEST_F(CorpusTest, JsonThatIsNotLinesOfExamplesIsRefused) {
+  for (const char* name : {"a.json", "a.txt", "a.jsonl"}) {
+    const std::string list = write(name, "[\n  {\"prompt\": \"a\", \"answer\": \"b\"}\n]\n");
+    expect_contains(user_error([&] { local_corpus(list); }), {list, "a JSON list", "jq -c '.[]'"});
+    const std::string spread = write(name, "{\n\"id\": 7,\n\"completion\": \"b\"\n}\n");
+    expect_contains(user_error([&] { local_corpus(spread); }), {spread, "several lines", "jq -c '.'"});
+  }
+  const std::string lines = write("folder/b.TXT", "{\"text\": \"a\"}\n");
+  write("folder/a.txt", "prose");
+  expect_contains(user_error([&] { measure(local_corpus((folder_ / "folder").string())); }),
+                  {lines, "no folder of texts can hold"});
+}
+
+TEST_F(CorpusTest, APipeIsReadOnce) {
+  const std::string pipe = (folder_ / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const auto corpus_of = [&](const std::string& text) {
+    const auto writer = std::async(std::launch::async, [&] { std::ofstream(pipe) << text; });
+    return local_corpus(pipe);
+  };
+  std::string lines;
+  for (int i = 0; i < 9'000; ++i) lines += "{\"text\": \"sixteen bytes, so a pipe is full before\"}\n";
+  const Corpus examples = corpus_of(lines);
+  EXPECT_EQ(describe(examples, measure(examples)), "9000 examples from " + pipe);
+  EXPECT_EQ(measure(examples).hash, hash_of(lines)) << "a second time";
+  expect_contains(user_error([&] { corpus_of(""); }), {pipe + " has no text", "only once"});
+}
+
+TEST_F(CorpusTest, SaysWhyAFileCannotBeFound) {
+  expect_contains(user_error([] { local_corpus("/dev/fd/987"); }),
+                  {"not open in this process", "/dev/stdin"});
+  expect_contains(user_error([&] { local_corpus(write("a.txt", "x") + "/b"); }), {"Not a directory"});
+  expect_contains(user_error([] { local_corpus("~/text.txt"); }), {"no such file"});
 }
 
 // Reading a file that was cut meanwhile must not end the process.

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <gtest/gtest.h>
 
+#include "comm/local_communicator.h"
 #include "core/hash.h"
 #include "data/corpus.h"
 #include "data/read_corpus.h"
@@ -148,15 +149,20 @@ TEST_F(LargeText, OfAFolderIsReadAgainIfAnyDocumentChanges) {
   EXPECT_GE(bytes_to_measure(folder, more), more.bytes);
 }
 
-TEST_F(LargeText, OtherFormsOfAFileHaveRecordsOfTheirOwn) {
+// Every rank has to know the kind that rank 0 reads in the file.
+TEST_F(LargeText, OfExamplesIsToldByItsFirstLineOnEveryRank) {
   std::string lines;
-  while (lines.size() < 2 * least_cached_bytes) lines += "{\"text\": \"\\u00e9\"}\r\n";
-  write_text(temporary_ / "x.jsonl", lines);
-  fs::create_symlink("x.jsonl", temporary_ / "x.txt");
-  EXPECT_EQ(facts_of(local_corpus(temporary_ / "x.jsonl"), later()).alphabet, "\u00e9");
-  EXPECT_EQ(facts_of(local_corpus(temporary_ / "x.txt"), later()).count, std::ssize(lines));
-  EXPECT_LT(bytes_to_measure(temporary_ / "x.jsonl", measure(local_corpus(temporary_ / "x.jsonl"))),
+  while (std::ssize(lines) < 2 * least_cached_bytes)
+    lines += "{\"prompt\": \"a\", \"answer\": \"\\u00e9\"}\r\n";
+  write_text(temporary_ / "x.txt", lines);
+  EXPECT_EQ(facts_of(local_corpus(temporary_ / "x.txt"), later()).alphabet, "a\u00e9");
+  EXPECT_LT(bytes_to_measure(temporary_ / "x.txt", measure(local_corpus(temporary_ / "x.txt"))),
             2 * std::ssize(lines));
+  run_ranks(2, [&](Communicator& communicator) {
+    const World world(communicator.shared_from_this());
+    const LanguageData data = load_language_data(config_for(temporary_ / "x.txt"), world);
+    expect_contains(data.description, {"examples from", "loss on answers"});
+  });
 }
 
 // The record is of another text, as if the file system's clock had not moved between two changes.
