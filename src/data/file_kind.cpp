@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "tokenizer/utf8.h"
 
 namespace lockstep {
 namespace {
@@ -34,7 +35,7 @@ bool has_ending_of_json(std::string name) {
 std::string beginning_of(const Bytes& bytes, int64_t most) {
   std::string head(static_cast<size_t>(std::min(most, bytes.size())), '\0');
   bytes.read(0, std::as_writable_bytes(std::span(head)));
-  head.erase(0, head.starts_with("\xEF\xBB\xBF") ? 3 : 0);
+  head = without_byte_order_mark(head);
   return head.erase(0, std::min(head.find_first_not_of(" \t\r\n"), head.size()));
 }
 

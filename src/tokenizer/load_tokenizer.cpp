@@ -24,7 +24,8 @@ constexpr uintmax_t largest_file = 512ull << 20;
 
 std::string text_in(const std::string& path) {
   std::error_code problem;
-  const uintmax_t bytes = fs::file_size(path, problem);
+  // A pipe has no size.
+  const uintmax_t bytes = fs::is_regular_file(path) ? fs::file_size(path, problem) : 0;
   require(!problem, "cannot read ", path, ": ", problem.message());
   require(bytes <= largest_file, path, " has ", bytes, " bytes, which is too large for a tokenizer");
   return read_named_file(path);

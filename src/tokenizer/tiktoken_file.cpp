@@ -4,17 +4,25 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <regex>
 #include <sstream>
 #include <tuple>
 #include <unordered_map>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/text.h"
+#include "tokenizer/json_field.h"
+#include "tokenizer/utf8.h"
 
 namespace lockstep {
 namespace {
 
 constexpr size_t longest_token = 1024;
+constexpr int llama3_vocabulary = 128256;  // with 256 special tokens
 
 struct KnownFile {
   const char* name;
@@ -103,27 +111,63 @@ void add_special(BytePairModel& model, size_t id, const std::string& content) {
   model.added.push_back({.id = static_cast<int32_t>(id), .content = content, .is_special = true});
 }
 
-void add_llama3_tokens(BytePairModel& model, bool is_whole) {
-  const size_t first = model.tokens.size();
+/// Returns whether Meta's params.json next to a file is that of Llama 3.1 or later, which scale positions.
+/// Returns nothing without such a file.
+std::optional<bool> is_after_llama30_beside(const std::filesystem::path& origin) {
+  const std::string path = (origin.parent_path() / "params.json").string();
+  const std::optional<std::string> text = read_file(path);
+  if (!text) return {};
+  const JsonField<nlohmann::json> file(*text, path);
+  if (!file.has("vocab_size") || file["vocab_size"].json() != llama3_vocabulary) return {};
+  return file["use_scaled_rope"].flag();
+}
+
+/// Returns whether a file is that of Llama 3.1 or later. Versions have equal files, and special tokens with
+/// other ids.
+bool is_after_llama30(const std::string& origin) {
+  std::smatch version;
+  const std::string name = std::filesystem::path(origin).filename().string();
+  if (std::regex_search(name, version, std::regex(R"(^llama-?3\.(\d))", std::regex::icase)))
+    return version[1] != "0";
+  const std::optional<bool> beside = is_after_llama30_beside(origin);
+  require(beside.has_value(), origin,
+          " is the file of Llama 3.0 and of later versions, which give special tokens other ids: <|eom_id|> "
+          "is 128008 since 3.1; start the file's name with llama3.0 or llama3.1, or use a tokenizer.json");
+  return *beside;
+}
+
+/// Returns the special tokens of Llama 3.0 or, as llama_models 0.3 has them, of later versions.
+std::vector<std::string> llama3_names(bool is_after_30) {
   std::vector<std::string> names{"<|begin_of_text|>", "<|end_of_text|>"};
-  if (is_whole) {
-    const auto reserve = [&names](int from, int to) {
-      for (int i = from; i < to; ++i) names.push_back(concat("<|reserved_special_token_", i, "|>"));
-    };
-    reserve(0, 4);
-    names.insert(names.end(), {"<|start_header_id|>", "<|end_header_id|>"});
-    reserve(4, 5);
-    names.emplace_back("<|eot_id|>");
-    reserve(5, 251);
+  const auto reserve = [&names](int from, int to) {
+    for (int i = from; i < to; ++i) names.push_back(concat("<|reserved_special_token_", i, "|>"));
+  };
+  const auto add = [&names](std::initializer_list<const char*> more) {
+    names.insert(names.end(), more.begin(), more.end());
+  };
+  reserve(0, 2);
+  is_after_30 ? add({"<|finetune_right_pad_id|>", "<|step_id|>"}) : reserve(2, 4);
+  add({"<|start_header_id|>", "<|end_header_id|>"});
+  is_after_30 ? add({"<|eom_id|>"}) : reserve(4, 5);
+  add({"<|eot_id|>"});
+  if (is_after_30) add({"<|python_tag|>", "<|image|>"});
+  reserve(is_after_30 ? 2 : 5, is_after_30 ? 246 : 251);
+  return names;
+}
+
+void add_llama3_tokens(BytePairModel& model, bool is_whole, bool is_after_30) {
+  const size_t first = model.tokens.size();
+  std::vector<std::string> names = llama3_names(is_after_30);
+  if (is_whole)
     model.before = {static_cast<int32_t>(first)};
-  }
+  else
+    names.resize(2);
   for (size_t i = 0; i < names.size(); ++i) add_special(model, first + i, names[i]);
 }
 
 /// Adds the special tokens that the library of each known file adds in code.
 void add_special_tokens(BytePairModel& model, bool is_whole) {
   const size_t next = model.tokens.size();
-  if (model.rule == SplitRule::llama3) return add_llama3_tokens(model, is_whole);
   if (model.rule == SplitRule::cl100k && is_whole) {
     add_special(model, 100257, "<|endoftext|>");
     add_special(model, 100258, "<|fim_prefix|>");
@@ -148,7 +192,7 @@ BytePairModel read_tiktoken(std::string_view text, const std::string& origin) {
   const size_t lines = static_cast<size_t>(std::count(text.begin(), text.end(), '\n')) + 1;
   size_t number = 0;
   size_t tokens = 0;
-  std::istringstream stream{std::string(text)};
+  std::istringstream stream{std::string(without_byte_order_mark(text))};
   for (std::string line; std::getline(stream, line);) {
     if (line.ends_with('\r')) line.pop_back();
     ++number;
@@ -160,8 +204,11 @@ BytePairModel read_tiktoken(std::string_view text, const std::string& origin) {
   const KnownFile& known = known_file(tokens, origin);
   model.rule = known.rule;
   model.takes_whole_pieces = true;
+  const bool is_whole = tokens == known.tokens && model.tokens.size() <= tokens + 1;
+  const bool is_llama3 = model.rule == SplitRule::llama3;
+  const bool is_after_30 = is_llama3 && is_whole && is_after_llama30(origin);
   find_merges(model, origin);
-  add_special_tokens(model, tokens == known.tokens && model.tokens.size() <= tokens + 1);
+  is_llama3 ? add_llama3_tokens(model, is_whole, is_after_30) : add_special_tokens(model, is_whole);
   return model;
 }
 

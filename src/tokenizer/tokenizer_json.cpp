@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "json/json_field.h"
+#include "tokenizer/utf8.h"
 
 namespace lockstep {
 namespace {
@@ -268,12 +269,14 @@ TokenizerFile read_vocabulary_and_merges(std::string_view vocabulary, const std:
                                          std::string_view merges, const std::string& merges_origin) {
   TokenizerFile read;
   read.vocabulary = read_vocabulary(Field(vocabulary, vocabulary_origin, most_bytes));
+  merges = without_byte_order_mark(merges);
   const size_t first_line = merges.starts_with("#version") ? 2 : 1;
   read.name_of_merge = [=](size_t i) { return concat(merges_origin, ": line ", i + first_line); };
   std::istringstream lines{std::string(merges)};
   std::string line;
   if (first_line == 2) std::getline(lines, line);
   while (std::getline(lines, line)) {
+    if (line.ends_with('\r')) line.pop_back();
     require(std::ranges::count(line, ' ') == 1, read.name_of_merge(read.merges.size()),
             " is not two tokens with a blank between them");
     const size_t blank = line.find(' ');

@@ -41,6 +41,11 @@ class Alphabet {
 /// Throws UserError with `source` and the byte offset if the bytes are not valid UTF-8. Accepts NUL.
 void check_utf8(std::string_view bytes, std::string_view source);
 
+/// Returns a text without the byte order mark that editors on Windows put before it.
+inline std::string_view without_byte_order_mark(std::string_view text) {
+  return text.substr(text.starts_with("\xEF\xBB\xBF") ? 3 : 0);
+}
+
 /// Returns the first position at or after `near` where a character begins, or the end of the text.
 size_t next_character(std::string_view text, size_t near);
 

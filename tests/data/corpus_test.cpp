@@ -5,14 +5,13 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <future>
 #include <gtest/gtest.h>
 #include <span>
-#include <sys/stat.h>
 
 #include "core/error.h"
 #include "core/hash.h"
 #include "data/read_corpus.h"
+#include "support/full_pipe.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
 
@@ -194,18 +193,14 @@ TEST_F(CorpusTest, JsonThatIsNotLinesOfExamplesIsRefused) {
 }
 
 TEST_F(CorpusTest, APipeIsReadOnce) {
-  const std::string pipe = (folder_ / "pipe").string();
-  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  const auto corpus_of = [&](const std::string& text) {
-    const auto writer = std::async(std::launch::async, [&] { std::ofstream(pipe) << text; });
-    return local_corpus(pipe);
-  };
   std::string lines;
-  for (int i = 0; i < 9'000; ++i) lines += "{\"text\": \"sixteen bytes, so a pipe is full before\"}\n";
-  const Corpus examples = corpus_of(lines);
-  EXPECT_EQ(describe(examples, measure(examples)), "9000 examples from " + pipe);
+  for (int i = 0; i < 9'000; ++i) lines += "{\"text\": \"more than one read returns\"}\n";
+  const FullPipe pipe(lines);
+  const Corpus examples = local_corpus(pipe.path());
+  EXPECT_EQ(describe(examples, measure(examples)), "9000 examples from " + pipe.path());
   EXPECT_EQ(measure(examples).hash, hash_of(lines)) << "a second time";
-  expect_contains(user_error([&] { corpus_of(""); }), {pipe + " has no text", "only once"});
+  expect_contains(user_error([&] { local_corpus(pipe.path()); }),
+                  {pipe.path() + " has no text", "only once"});
 }
 
 TEST_F(CorpusTest, SaysWhyAFileCannotBeFound) {
