@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "language/kept_download.h"
 #include "store/download.h"
 #include "store/object_store.h"
 #include "store/sha256.h"
@@ -44,36 +45,75 @@ auto advise(const RemoteText& remote, Call call) {
   }
 }
 
-/// Begins a file in the cache, or else one in the folder for temporary files.
-std::shared_ptr<NewFile> begin_file(std::string& cached) {
-  try {
-    if (!cached.empty()) {
-      fs::create_directories(fs::path(cached).parent_path());
-      return std::make_shared<NewFile>(cached);
+/// A file for a download: in the cache, or else in the folder for temporary files, and then why.
+struct DownloadFile {
+  explicit DownloadFile(const std::string& cached) {
+    try {
+      if (!cached.empty()) {
+        fs::create_directories(fs::path(cached).parent_path());
+        file = std::make_shared<NewFile>(cached);
+      }
+    } catch (const std::exception& failure) {
+      problem = failure.what();
     }
-  } catch (const std::exception& failure) {
-    log_warning(concat("cannot save the download: ", failure.what()));
-    cached.clear();
+    if (!file) file = std::make_shared<NewFile>((fs::temp_directory_path() / "lockstep.txt").string());
+    is_in_cache = !cached.empty() && problem.empty();
   }
-  return std::make_shared<NewFile>((fs::temp_directory_path() / "lockstep.txt").string());
-}
 
-/// Downloads a text to `cached`. If that fails, which is only logged, the text is in a file that is deleted
-/// with its corpus.
-Corpus downloaded(const RemoteText& remote, std::string cached) {
-  const std::shared_ptr<NewFile> file = begin_file(cached);
-  advise(remote, [&] { download(remote.url, *file, remote.sha256); });
+  std::shared_ptr<NewFile> file;
+  bool is_in_cache = false;
+  std::string problem;
+};
+
+/// Returns a download's corpus. It is kept at `cached`. If that fails, which is only logged, the text is in a
+/// file that is deleted with its corpus.
+Corpus corpus_of_download(const RemoteText& remote, const std::string& cached, DownloadFile& made,
+                          const ObjectVersion& version) {
   try {
-    if (!cached.empty()) {
-      file->publish();
+    if (made.is_in_cache) {
+      keep_download(cached, *made.file, version);
       return corpus_of_file(remote.name, remote.title, cached, remote.url);
     }
   } catch (const Error& failure) {
-    log_warning(concat("cannot save the download: ", failure.what()));
+    made.problem = failure.what();
   }
-  Corpus corpus = corpus_of_file(remote.name, remote.title, file->path_now(), remote.url);
-  corpus.keep = file;
+  if (!made.problem.empty()) log_warning(concat("cannot save the download: ", made.problem));
+  Corpus corpus = corpus_of_file(remote.name, remote.title, made.file->path_now(), remote.url);
+  corpus.keep = made.file;
   return corpus;
+}
+
+Corpus downloaded(const RemoteText& remote, const std::string& cached) {
+  DownloadFile made(cached);
+  const auto version = advise(remote, [&] { return download(remote.url, *made.file, remote.sha256); });
+  return corpus_of_download(remote, cached, made, *version);
+}
+
+/// Returns the corpus of the download that an earlier run kept.
+Corpus corpus_of_kept(const RemoteText& remote, const std::string& cached, const KeptDownload& kept) {
+  Corpus corpus = corpus_of_file(remote.name, remote.title, cached, remote.url);
+  corpus.source += concat(" (kept copy of ", kept.date, ", ", cached, ")");
+  return corpus;
+}
+
+/// Downloads a text unless the server still has the version of the kept copy. Without an answer, which is
+/// logged, the kept copy is used.
+Corpus renewed(const RemoteText& remote, const std::string& cached, const KeptDownload& kept) {
+  const ObjectVersion version = kept.version.value_or(ObjectVersion());
+  const std::string copy =
+      concat("the kept copy of ", kept.date, " is used; delete ", cached, " to renew it");
+  if (kept.version && !version.is_known()) {
+    log_warning(concat(remote.url, ": the server names no version by which a change could be seen; ", copy));
+    return corpus_of_kept(remote, cached, kept);
+  }
+  try {
+    DownloadFile made(cached);
+    const std::optional<ObjectVersion> found = download(remote.url, *made.file, "", version);
+    return found ? corpus_of_download(remote, cached, made, *found) : corpus_of_kept(remote, cached, kept);
+  } catch (const UserError& failure) {
+    log_warning(concat(failure.what(), "; ", copy));
+    return corpus_of_kept(remote, cached, kept);
+  }
 }
 
 /// Returns the path of a text in the cache; empty if there is no cache.
@@ -87,13 +127,12 @@ std::string cached_path(const RemoteText& remote) {
 
 Corpus cached_or_downloaded(const RemoteText& remote) {
   const std::string cached = cached_path(remote);
-  std::error_code unreadable;
-  if (fs::is_regular_file(cached, unreadable)) {
-    const bool is_whole =
-        remote.sha256.empty() || advise(remote, [&] { return sha256_of_file(cached); }) == remote.sha256;
-    if (is_whole) return corpus_of_file(remote.name, remote.title, cached, cached);
-    log_warning(concat(cached, " is damaged and is downloaded again"));
-  }
+  const std::optional<KeptDownload> kept = KeptDownload::find(cached);
+  if (!kept) return downloaded(remote, cached);
+  if (remote.sha256.empty()) return renewed(remote, cached, *kept);
+  if (advise(remote, [&] { return sha256_of_file(cached); }) == remote.sha256)
+    return corpus_of_kept(remote, cached, *kept);
+  log_warning(concat(cached, " is damaged and is downloaded again"));
   return downloaded(remote, cached);
 }
 

@@ -48,8 +48,8 @@ class S3Client {
  public:
   S3Client(std::string bucket, S3Options options);
 
-  /// Sends a request and returns the reply if its status is 2xx, 404 or 416. A request with a condition may
-  /// also be answered with 412 (it does not hold) or 501 (the server knows none). Throws UserError for
+  /// Sends a request and returns the reply if its status is 2xx, 304, 404 or 416. A request with a condition
+  /// may also be answered with 412 (it does not hold) or 501 (the server knows none). Throws UserError for
   /// mistakes of the user (403, no bucket, no credentials); it lists the tried places. Throws Error if no
   /// attempt succeeded.
   HttpReply send(const S3Request& request);

@@ -150,7 +150,7 @@ void S3Client::judge(const S3Request& request, const HttpReply& reply) {
   if (is_success && (!completes_upload(request) || answer_of(reply).root == "CompleteMultipartUploadResult"))
     return;
   const std::string code = answer_of(reply).code;
-  if ((reply.status == 404 && code != "NoSuchBucket") || reply.status == 416) return;
+  if ((reply.status == 404 && code != "NoSuchBucket") || reply.status == 416 || reply.status == 304) return;
   if (!request.condition.empty() && (reply.status == 412 || reply.status == 501)) return;
   const auto region = reply.headers.find("x-amz-bucket-region");
   const bool is_elsewhere = (reply.status == 301 || reply.status == 307 || reply.status == 400) &&

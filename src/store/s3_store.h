@@ -3,8 +3,11 @@
 
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "core/file.h"
+#include "store/http.h"
 #include "store/object_store.h"
 #include "store/s3_address.h"
 #include "store/s3_client.h"
@@ -17,7 +20,9 @@ namespace lockstep {
 std::unique_ptr<ObjectStore> open_s3(const S3Address& address, const std::optional<S3Options>& options = {},
                                      bool may_wait = true);
 
-/// Downloads an object into a file. Returns false if there is no such object. Throws as open_s3() does.
-bool download_from_s3(const S3Address& address, NewFile& file, const RetryPolicy& retries);
+/// Downloads an object into a file. Returns the reply: 2xx, 404, or 304 for `headers` that allow it. Throws
+/// as open_s3() does.
+HttpReply download_from_s3(const S3Address& address, NewFile& file, const RetryPolicy& retries,
+                           const std::vector<std::string>& headers);
 
 }  // namespace lockstep

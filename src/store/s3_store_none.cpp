@@ -32,6 +32,9 @@ void BucketLease::check_recently() const {}
 
 S3Client::S3Client(std::string, S3Options) {}
 
-bool download_from_s3(const S3Address& address, NewFile&, const RetryPolicy&) { refuse(address); }
+HttpReply download_from_s3(const S3Address& address, NewFile&, const RetryPolicy&,
+                           const std::vector<std::string>&) {
+  refuse(address);
+}
 
 }  // namespace lockstep

@@ -287,10 +287,11 @@ std::unique_ptr<ObjectStore> open_s3(const S3Address& address, const std::option
   return std::make_unique<S3Store>(address, chosen);
 }
 
-bool download_from_s3(const S3Address& address, NewFile& file, const RetryPolicy& retries) {
+HttpReply download_from_s3(const S3Address& address, NewFile& file, const RetryPolicy& retries,
+                           const std::vector<std::string>& headers) {
   S3Options options = S3Options::from_environment();
   options.retries = retries;
-  return S3Client(address.bucket, options).send({.key = address.key, .file = &file}).status != 404;
+  return S3Client(address.bucket, options).send({.key = address.key, .headers = headers, .file = &file});
 }
 
 }  // namespace lockstep

@@ -65,8 +65,12 @@ TEST_F(S3, HoldsObjectsUnderAnyKey) {
   EXPECT_EQ(store->list("a b/"), std::vector<std::string>{keys[0]});
   const TemporaryDirectory folder;
   NewFile file(folder / "text");
-  download(address("some/prefix/plain"), file);
+  const auto version = download(address("some/prefix/plain"), file);
   EXPECT_EQ(read_text(file.path_now()), "contents of plain");
+  EXPECT_EQ(download(address("some/prefix/plain"), file, "", version.value()), std::nullopt);
+  put(*store, "plain", "changed");
+  EXPECT_NE(download(address("some/prefix/plain"), file, "", version.value()), std::nullopt);
+  EXPECT_EQ(read_text(file.path_now()), "changed");
   download(address("some/prefix/empty"), file);
   EXPECT_EQ(read_text(file.path_now()), "");
   expect_contains(user_error([&] { download(address("nothing"), file); }), {"s3://training/nothing", "404"});

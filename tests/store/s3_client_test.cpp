@@ -48,6 +48,14 @@ TEST_F(S3ClientTest, SignsWhatItSends) {
   EXPECT_FALSE(contains(request, "the secret"));
 }
 
+TEST_F(S3ClientTest, ReturnsThatAnObjectHasNotChanged) {
+  const HttpServer server([](const std::string&) { return http_reply("304 Not Modified"); });
+  const S3Request request{.key = "a", .headers = {"If-None-Match: \"v1\""}};
+  EXPECT_EQ(S3Client("bucket", options(server)).send(request).status, 304);
+  for (const char* part : {"If-None-Match: \"v1\"\r\n", "SignedHeaders=host;if-none-match;"})
+    EXPECT_TRUE(contains(server.requests().at(0), part)) << part;
+}
+
 TEST_F(S3ClientTest, TriesAgainWhatIsBusyOrBroken) {
   for (const std::string& bad :
        {http_reply("500 Internal Server Error"), http_reply("503 Slow Down", busy),

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/file.h"
+#include "store/download.h"
+
+namespace lockstep {
+
+/// A download of an earlier run in the cache folder.
+struct KeptDownload {
+  std::string date;                      ///< "2026-11-25 10:11 UTC"
+  std::optional<ObjectVersion> version;  ///< nothing if the file is not the one whose version was recorded
+
+  /// Finds the file at `path`. A file PATH.version next to it has its version.
+  static std::optional<KeptDownload> find(const std::string& path);
+};
+
+/// Puts a download at `path` and records its version. A crash in between leaves a file without a version.
+void keep_download(const std::string& path, NewFile& file, const ObjectVersion& version);
+
+}  // namespace lockstep
