@@ -185,6 +185,7 @@ std::string quoted(const std::string& text) {
 Config validated(Config config, const std::string& name) {
   for (const ConfigKey& key : config_schema()) key.check(config);
   settle_folders(config, name);
+  find_config_key("log.dir", name).check(config);  // the name of a file may be any bytes
   check_together(config);
   return config;
 }

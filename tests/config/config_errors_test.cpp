@@ -81,7 +81,25 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{{"dist.reduction=ring"}, {"dist.reduction: expected one of tree, native"}},
         BadInput{{"snapshot.resume=maybe"}, {"snapshot.resume: expected one of auto, never, required"}},
         BadInput{{"data.dataset=a\"b"}, {"data.dataset: the value 'a\"b' contains a double quote"}},
-        BadInput{{"log.dir=a\nb"}, {"log.dir: ", "invisible character"}}));
+        BadInput{{"log.dir=a\nb"}, {"log.dir: ", "invisible character"}},
+        BadInput{{"data.tokenizer=\xfc.json"}, {"data.tokenizer: the value '\xfc.json' is not UTF-8"}},
+        BadInput{{"snapshot.path=s3://b/\xed\xa0\x80"}, {"snapshot.path: ", "is not UTF-8"}},
+        BadInput{{"model.from=\xe2\x82"}, {"model.from: ", "is not UTF-8"}},
+        BadInput{{"train.freeze=\xf0\x8f\xbf\xbf"}, {"train.freeze: ", "is not UTF-8"}}));
+
+TEST(BadName, OfAProgramOrConfigurationIsNoFolder) {
+  const char* const program[] = {"train\xe9"};
+  expect_contains(user_error([&] { load_config(split_arguments(1, program)); }),
+                  {"log.dir: the value 'runs/train\xe9' is not UTF-8"});
+  const TemporaryDirectory folder;
+  write_text(folder / "caf\xe9.ini", "[train]\r\nsteps = 3\r\n");
+  const std::string file = folder / "caf\xe9.ini";
+  const char* const arguments[] = {"train", "--config", file.c_str()};
+  expect_contains(user_error([&] { load_config(split_arguments(3, arguments)); }),
+                  {"log.dir: ", "is not UTF-8"});
+  const char* const named[] = {"train", "--config", file.c_str(), "log.dir=caf\u00e9/\U0001F3AD\u20ac"};
+  EXPECT_EQ(load_config(split_arguments(4, named)).train.steps, 3);
+}
 
 INSTANTIATE_TEST_SUITE_P(
     OutOfRange, BadCommandLine,
