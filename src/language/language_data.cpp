@@ -39,17 +39,30 @@ LanguageData random_language_data(const Config& config) {
           .text_hash = concat("random tokens below ", config.model.vocab_size)};
 }
 
-/// Returns the tokenizer that data.tokenizer names.
+/// Throws UserError unless every id of a tokenizer has the same text in the tokenizer of the model.
+void require_ids_of_model(const Tokenizer& tokenizer, const Tokenizer& of_model, const Config& config) {
+  const auto text_of = [](const Tokenizer& from, int32_t id) { return from.decode({&id, 1}); };
+  const int64_t shared = std::min(tokenizer.vocabulary_size(), of_model.vocabulary_size());
+  for (int32_t id = 0; id < shared; ++id)
+    require(text_of(tokenizer, id) == text_of(of_model, id), "data.tokenizer = ", config.data.tokenizer,
+            " is not the tokenizer of model.from = ", config.model.from, ": the id ", id,
+            " is another token; leave data.tokenizer = auto");
+}
+
+/// Returns the tokenizer that data.tokenizer names. Throws UserError if it is not that of the model.
 std::shared_ptr<const Tokenizer> tokenizer_for(const Config& config, const std::string& alphabet,
                                                const std::shared_ptr<const Tokenizer>& model_tokenizer) {
   const std::string& name = config.data.tokenizer;
   if (name == "auto" && model_tokenizer) return model_tokenizer;
-  if (name == "char" || name == "auto") return std::make_shared<CharTokenizer>(alphabet);
+  std::shared_ptr<const Tokenizer> tokenizer;
   try {
-    return load_tokenizer(name);
+    const bool is_char = name == "char" || name == "auto";
+    tokenizer = is_char ? std::make_shared<CharTokenizer>(alphabet) : load_tokenizer(name);
   } catch (const UserError& problem) {
     throw UserError(concat("data.tokenizer = ", name, ": ", problem.what()));
   }
+  if (model_tokenizer) require_ids_of_model(*tokenizer, *model_tokenizer, config);
+  return tokenizer;
 }
 
 /// Encodes a corpus. If that fails, perhaps because it has changed, the next start reads all of it again.

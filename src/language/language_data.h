@@ -25,7 +25,8 @@ struct LanguageData {
 
 /// Loads data.dataset on every rank. Rank 0 finds or downloads the text and encodes it. The ranks of a host
 /// read one file of ids: see shared_tokens(). `model_tokenizer`, on rank 0, is the tokenizer for
-/// data.tokenizer = auto; null: char. Throws UserError naming the key.
+/// data.tokenizer = auto; null: char. Another tokenizer must have the same tokens. Throws UserError naming
+/// the key.
 LanguageData load_language_data(const Config& config, const World& world,
                                 const std::shared_ptr<const Tokenizer>& model_tokenizer = nullptr);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/text.h"
 #include "huggingface/load_gpt.h"
 #include "huggingface/model_layout.h"
@@ -91,17 +92,26 @@ std::unique_ptr<SourceModel> settle_model(Config& config, const World& world) {
   return source;
 }
 
+/// Returns the tokenizer of a source. Only a run that names another one can do without it.
+std::shared_ptr<const Tokenizer> tokenizer_of_model(const Config& config, const SourceModel& source) {
+  const bool is_needed = config.data.tokenizer == "auto";
+  try {
+    const std::shared_ptr<const Tokenizer> tokenizer = tokenizer_of(source);
+    // A resumed run has no tokenizer if its data are not text.
+    require(tokenizer || !is_needed || source.is_of_run(), "model.from = ", source.address(),
+            " has no tokenizer for data.tokenizer = auto; name one in data.tokenizer");
+    return tokenizer;
+  } catch (const UserError& problem) {
+    if (is_needed) throw;
+    log_warning(concat("data.tokenizer is not compared with the model's: ", problem.what()));
+    return nullptr;
+  }
+}
+
 LanguageData language_data(const Config& config, const World& world, const SourceModel* source) {
   std::shared_ptr<const Tokenizer> tokenizer;
-  const bool is_wanted =
-      source != nullptr && config.data.tokenizer == "auto" && config.data.dataset != "random_tokens";
-  if (is_wanted)
-    on_first_rank(world, [&] {
-      tokenizer = tokenizer_of(*source);
-      // A resumed run has no tokenizer if its data are not text.
-      require(tokenizer != nullptr || source->is_of_run(), "model.from = ", source->address(),
-              " has no tokenizer for data.tokenizer = auto; name one in data.tokenizer");
-    });
+  if (source != nullptr && config.data.dataset != "random_tokens")
+    on_first_rank(world, [&] { tokenizer = tokenizer_of_model(config, *source); });
   return load_language_data(config, world, tokenizer);
 }
 

@@ -89,6 +89,9 @@ TEST_F(TextEnds, ReachSnapshotsAndWriters) {
     const LanguageData data = language_data(next, World::alone(), source.get());
     EXPECT_EQ(data.tokenizer->to_json(), json_) << place;
     EXPECT_EQ(data.tokenizer->end_of_text(), tool_token) << place;
+    next.data.tokenizer = "char";
+    expect_contains(user_error([&] { language_data(next, World::alone(), source.get()); }),
+                    {"data.tokenizer = char is not the tokenizer of model.from"});
   }
 }
 

@@ -281,5 +281,20 @@ TEST_F(TokenFile, ATokenizersFileCountsByItsContents) {
                   {"data.tokenizer = none.json", "none.json does not exist"});
 }
 
+TEST_F(TokenFile, ATokenizerWithOtherTokensThanTheModelsIsRefused) {
+  const std::string path = temporary_ / "text.txt", text = sample_text(50);
+  write_text(path, text);
+  const auto load = [&](const std::string& tokenizer, const std::string& of_model) {
+    load_language_data(config_for(path, tokenizer), World::alone(),
+                       std::make_shared<CharTokenizer>(of_model));
+  };
+  expect_contains(user_error([&] { load("char", text + "!"); }),
+                  {"data.tokenizer = char is not the tokenizer of model.from", "the id 2 is another token"});
+  write_text(temporary_ / "tokenizer.json", CharTokenizer(text + "!").to_json());
+  expect_contains(user_error([&] { load(temporary_ / "tokenizer.json", text); }), {"is not the tokenizer"});
+  for (const char* more : {"", "\u00fc"}) EXPECT_NO_THROW(load("char", text + more));
+  EXPECT_NO_THROW(load("auto", text + "!"));
+}
+
 }  // namespace
 }  // namespace lockstep
