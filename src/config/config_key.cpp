@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "core/utf8.h"
 
 namespace lockstep {
 namespace {
@@ -46,29 +47,6 @@ bool is_chosen(const std::string& choice, const std::string& value) {
   return number && *number >= 1;
 }
 
-/// Returns whether a text is UTF-8 (RFC 3629).
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const auto lead = static_cast<unsigned char>(text[0]);
-    const size_t size = lead < 0x80   ? 1
-                        : lead < 0xC2 ? 0
-                        : lead < 0xE0 ? 2
-                        : lead < 0xF0 ? 3
-                        : lead < 0xF5 ? 4
-                                      : 0;
-    if (size == 0 || size > text.size()) return false;
-    unsigned code_point = size == 1 ? lead : lead & (0xFFU >> (size + 1));
-    for (const char byte : text.substr(1, size - 1)) {
-      if ((byte & 0xC0) != 0x80) return false;
-      code_point = code_point << 6 | (byte & 0x3FU);
-    }
-    const bool is_overlong = (size == 3 && code_point < 0x800) || (size == 4 && code_point < 0x10000);
-    if (is_overlong || (code_point >> 11) == 0x1B || code_point > 0x10FFFF) return false;
-    text.remove_prefix(size);
-  }
-  return true;
-}
-
 /// Checks a value of a key. Every message begins with `what`: the place and the key.
 struct Checker {
   const ConfigKey& key;
@@ -86,7 +64,8 @@ struct Checker {
     require(is_printable, what, "the value '", shortened(*value),
             "' contains a double quote or an invisible character");
     // Snapshots store all values in JSON.
-    require(is_utf8(*value), what, "the value '", shortened(*value), "' is not UTF-8; rename the file or folder");
+    require(is_utf8(*value), what, "the value '", shortened(*value),
+            "' is not UTF-8; rename the file or folder");
     const auto& choices = key.choices;
     const bool is_choice = std::ranges::any_of(
         choices, [value](const std::string& choice) { return is_chosen(choice, *value); });

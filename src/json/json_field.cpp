@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "json/json_damage.h"
+
 namespace lockstep {
 namespace {
 
@@ -31,7 +33,7 @@ void append_shown(const Json& value, std::string& text) {
 template <class Json>
 class Builder : public nlohmann::json_sax<Json> {
  public:
-  explicit Builder(const std::string& origin) : origin_(origin) {}
+  Builder(std::string_view text, const std::string& origin) : text_(text), origin_(origin) {}
 
   Json take() { return std::move(whole_); }
 
@@ -57,7 +59,7 @@ class Builder : public nlohmann::json_sax<Json> {
                    const nlohmann::detail::exception& problem) override {
     require(dynamic_cast<const nlohmann::detail::out_of_range*>(&problem) == nullptr, origin_,
             " has a number that is too large for double precision");
-    throw UserError(concat(origin_, " is not valid JSON: damaged at byte ", byte));
+    throw UserError(concat(origin_, " is not valid JSON: ", json_damage(text_, byte)));
   }
 
  private:
@@ -112,6 +114,7 @@ class Builder : public nlohmann::json_sax<Json> {
     throw UserError(concat(origin_, ": ", shown_json(Json(key)), " appears twice in one object"));
   }
 
+  std::string_view text_;
   const std::string& origin_;
   Json whole_;
   std::vector<Json*> open_;  ///< the open lists and objects, the innermost last
@@ -131,7 +134,7 @@ template <class Json>
 Json parse_json(std::string_view text, const std::string& origin, size_t most_bytes) {
   require(text.size() <= most_bytes, origin, " has ", text.size(), " bytes, but at most ", most_bytes,
           " bytes of JSON are read");
-  Builder<Json> builder(origin);
+  Builder<Json> builder(text, origin);
   Json::sax_parse(text, &builder);
   return builder.take();
 }

@@ -6,20 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include "core/utf8.h"
+
 namespace lockstep {
-
-/// The character at the start of some bytes (RFC 3629).
-struct Utf8Character {
-  enum class State { valid, cut, invalid };  ///< `cut`: the bytes end within it
-
-  size_t bytes = 1;         ///< an invalid sequence ends before the first byte that cannot belong to it
-  char32_t code_point = 0;  ///< only if the character is valid
-  State state = State::invalid;
-
-  bool is_valid() const { return state == State::valid; }
-};
-/// Reads a character from at least one byte.
-Utf8Character first_character(std::string_view bytes);
 
 /// Returns the code points of UTF-8 text. Throws UserError with `source` (a file's name) and the byte offset
 /// if the text is not valid UTF-8 (RFC 3629) or has a NUL.

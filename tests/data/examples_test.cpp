@@ -31,7 +31,13 @@ TEST(ReadExamples, PromptsWithAnswersAndTexts) {
 TEST(ReadExamples, NameTheLineAndWhatIsWrong) {
   const std::string good = "{\"text\": \"a\"}\n";
   const std::vector<std::pair<std::string, std::string>> bad = {
-      {"{\"text\": \"a\"", " is not valid JSON: damaged at byte"},
+      {"{\"text\": \"a\"", " is not valid JSON: it ends too early"},
+      {"{\"text\": \"a\", \"loss\": -Infinity}", "Infinity at byte 24 is no number of JSON"},
+      {"{\"text\": \"a\tb\"}", "a control character at byte 12"},
+      {"{\"text\": \"\\uDBFF\\u0041\"}", "a lone surrogate \\uDBFF at byte"},
+      {"{\"text\": \"\\u0041\\udc00\"}", "a lone surrogate \\udc00 at byte"},
+      {"{\"text\": \"\\ud83dx\"}", "a lone surrogate \\ud83d at byte"},
+      {"{\"text\": 'a'}", "damaged at byte 10"},
       {"prompt: a", " is not valid JSON: damaged at byte 1"},
       {"[\"text\"]", "must be an object"},
       {"7", "must be an object"},
@@ -47,9 +53,8 @@ TEST(ReadExamples, NameTheLineAndWhatIsWrong) {
       {"{\"text\": \"a\", \"loss\": 1e999}", " has a number that is too large"},
       {"{\"text\": " + std::string(100'000, '['), " is nested more than 64 levels deep"},
       {"{\"text\": \"a\", \"more\": " + std::string(64, '[') + std::string(64, ']') + "}", " is nested more"},
-      {"{\"text\": \"\\ud800\"}", " is not valid JSON"},
       {"{\"text\": \"a\", \"text\": \"b\"}", "\"text\" appears twice in one object"},
-      {std::string("{\"text\": \"a\0b\"}", 14), "byte"}};
+      {std::string("{\"text\": \"a\0b\"}", 14), "byte 11 is a NUL"}};
   for (const auto& [line, complaint] : bad)
     expect_contains(
         user_error([&, line = line] { read_examples(good + good + line + "\n" + good, "x.jsonl"); }),

@@ -87,7 +87,8 @@ TEST(CharTokenizer, RefusesWordLevelOfOtherKinds) {
   expect_contains(message_for("\"b\": 1", "\"b\": -1"), {"gives \"b\" the id -1"});
   expect_contains(message_for("Isolated", "Removed"), {"t.json: pre_tokenizer"});
   expect_contains(message_for("WordLevel", "Unigram"), {"t.json: model.type is \"Unigram\""});
-  expect_contains(message_for("version", "ver\nsion"), {"t.json is not valid JSON: damaged at byte"});
+  expect_contains(message_for("version", "ver\nsion"),
+                  {"t.json is not valid JSON: a control character at byte"});
 }
 
 TEST(CharTokenizer, MayBeCutBetweenCharacters) {

@@ -153,8 +153,12 @@ TEST(PromptLines, TakeTheirOptionsFromTheLineElseFromTheProgram) {
 
 TEST(PromptLines, BadOnesAreRefusedByLineAndKey) {
   for (const auto& [line, expected] : std::vector<std::pair<std::string, std::string>>{
-           {"{\"prompt\": \"a\"", " is not valid JSON: damaged at byte"},
-           {"{\"prompt\": \"\xFF\"}", " is not valid JSON: damaged at byte"},
+           {"{\"prompt\": \"a\"", " is not valid JSON: it ends too early"},
+           {"{\"prompt\": \"\xFF\"}", " is not valid JSON: not UTF-8 at byte 13"},
+           {"{\"prompt\": \"a\", \"top_p\": NaN}", " is not valid JSON: NaN at byte 26 is no number of JSON"},
+           {"{\"prompt\": \"\\udead.\"}", " is not valid JSON: a lone surrogate \\udead at byte"},
+           {std::string("{\"prompt\": \"\0\"}", 15), " is not valid JSON: a NUL at byte 13"},
+           {"[\"a\"]", " is [\"a\"]: it must be an object"},
            {"{\"prompt\": \"a\", \"prompt\": \"b\"}", ": \"prompt\" appears twice"},
            {"[1]", " is [1]: it must be an object"},
            {"{}", ": there is no prompt"},
