@@ -78,7 +78,8 @@ bool is_config_file(const std::string& name) {
 std::string find_config_file(const std::string& name) {
   std::error_code ignored;
   if (fs::is_regular_file(name, ignored)) return name;
-  require(!fs::exists(name, ignored), "--config ", name, ": not a file");
+  require(!fs::exists(name, ignored), "--config ", name, ": not a file",
+          fs::is_directory(name, ignored) ? "" : "; every rank reads it, so it cannot be a pipe");
   const std::string shipped = find_shipped(name);
   if (!shipped.empty()) return shipped;
   throw UserError(concat("--config ", name, ": no such file; shipped configurations: ", shipped_names()));

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <set>
 #include <utility>
 
@@ -30,8 +29,10 @@ constexpr const char* embedding_name = "wte.weight";
 /// Returns whether a tensor is a buffer of the causal mask or the value of masked scores. Older versions of
 /// transformers store both next to the weights of each layer.
 bool is_mask(const std::string& name) {
-  static const std::regex mask(R"((transformer\.)?h\.\d+\.attn\.(masked_)?bias)");
-  return std::regex_match(name, mask);
+  const std::string own = gpt2_name(name);
+  const size_t end = std::min(own.find_first_not_of("0123456789", 2), own.size());
+  const std::string part = own.substr(end);
+  return own.starts_with("h.") && end > 2 && (part == ".attn.bias" || part == ".attn.masked_bias");
 }
 
 /// Returns whether a name is that of a safetensors file in the folder. A path out of the folder is refused.

@@ -109,7 +109,9 @@ Corpus renewed(const RemoteText& remote, const std::string& cached, const KeptDo
   try {
     DownloadFile made(cached);
     const std::optional<ObjectVersion> found = download(remote.url, *made.file, "", version);
-    return found ? corpus_of_download(remote, cached, made, *found) : corpus_of_kept(remote, cached, kept);
+    if (!found) return corpus_of_kept(remote, cached, kept);
+    log_info(concat(remote.url, ": a new copy replaces that of ", kept.date));
+    return corpus_of_download(remote, cached, made, *found);
   } catch (const UserError& failure) {
     log_warning(concat(failure.what(), "; ", copy));
     return corpus_of_kept(remote, cached, kept);

@@ -55,6 +55,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadInput{{"--config="}, {"--config lacks its value"}},
         BadInput{{"--config", "a", "--config", "b"}, {"--config is given twice"}},
         BadInput{{"--config", "/"}, {"--config /: not a file"}},
+        BadInput{{"--config", "/dev/null"}, {"--config /dev/null: not a file", "it cannot be a pipe"}},
         BadInput{{"--config", "/proc/self/mem"}, {"--config /proc/self/mem cannot be read"}},
         BadInput{{"--config", "no_such_file.ini"}, {"no_such_file.ini: no such file", "quickstart.ini"}}));
 
