@@ -134,6 +134,15 @@ TEST_F(ResolveCorpus, ATextThatChangesAgainInTheSecondOfItsDownloadIsRenewed) {
   EXPECT_EQ(text_of(resolve_corpus(server.url() + "/hamlet")), "BE TO");
 }
 
+TEST_F(ResolveCorpus, ADateIsNotSentWithAnETag) {
+  const std::string date = "Wed, 25 Nov 2026 10:11:12 GMT";
+  VersionedText now{"to be", "ETag: x\r\nLast-Modified: " + date + "\r\n", "If-Modified-Since: " + date};
+  const HttpServer server([&](const std::string& request) { return now.answer(request); });
+  EXPECT_EQ(text_of(resolve_corpus(server.url() + "/hamlet")), "to be");
+  now.text = "BE TO";
+  EXPECT_EQ(text_of(resolve_corpus(server.url() + "/hamlet")), "BE TO");
+}
+
 TEST_F(ResolveCorpus, AServerThatDoesNotAnswerLeavesTheKeptCopy) {
   std::string url, warning;
   const auto resolved = [&] {
