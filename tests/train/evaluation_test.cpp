@@ -64,7 +64,7 @@ TEST(ExampleData, IsReadSplitAndDescribed) {
                   {"1 example longer than data.block_size = 3 is cut"});
   write_text(config.data.dataset, "{\"prompt\": \"ab\"}\n");
   expect_contains(user_error([&] { load_language_data(config, World::alone()); }),
-                  {config.data.dataset + ":1: answer is missing"});
+                  {config.data.dataset + ":1 has the key \"prompt\": an example has"});
 }
 
 }  // namespace
