@@ -80,7 +80,11 @@ bool is_cut(std::string_view line) {
 bool has_examples(const std::string& name, const Bytes& bytes) {
   const bool is_named = has_ending_of_json(name);
   std::string head = beginning_of(bytes, int64_t{1} << 12);
-  if (!head.starts_with('{') && !head.starts_with('[')) return is_named;
+  if (!head.starts_with('{') && !head.starts_with('[')) {
+    require(!is_named || head.empty(), "data.dataset: ", name,
+            " has the name of examples, but does not begin with a JSON object; a text needs another ending");
+    return is_named;
+  }
   head = beginning_of(bytes, int64_t{1} << 20);
   const FirstValue first = first_value(head);
   if (!first.has_known_key && !(is_named && first.has_object)) return is_named;

@@ -174,8 +174,8 @@ TEST_F(CorpusTest, ContentsTellExamplesFromText) {
   for (const char* text :
        {"{\"name\": {\"text\": 1}}\n", "[Enter \"prompt\"]\n", "{ \"text\" }", "\"text\"", "{", "[1]"})
     EXPECT_EQ(kind_of("a.txt", text), Corpus::Kind::text) << text;
-  EXPECT_EQ(kind_of("a.json", "prose"), Corpus::Kind::examples) << "its first line is then refused";
-  const std::string query = "http://host/a.jsonl?text=b.txt#c.txt", path = write("copy", "prose");
+  expect_contains(user_error([&] { kind_of("a.json", "prose"); }), {"a.json", "a text needs another ending"});
+  const std::string query = "http://host/a.jsonl?text=b.txt#c.txt", path = write("copy", " \n");
   EXPECT_EQ(corpus_of_file(query, "Text", path, path).kind, Corpus::Kind::examples);
 }
 
