@@ -15,13 +15,14 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "tokenizer/json_field.h"
+#include "json/json_field.h"
 #include "tokenizer/utf8.h"
 
 namespace lockstep {
 namespace {
 
 constexpr size_t longest_token = 1024;
+constexpr size_t most_parameters_bytes = size_t{64} << 10;
 constexpr int llama3_vocabulary = 128256;  // with 256 special tokens
 
 struct KnownFile {
@@ -117,7 +118,7 @@ std::optional<bool> is_after_llama30_beside(const std::filesystem::path& origin)
   const std::string path = (origin.parent_path() / "params.json").string();
   const std::optional<std::string> text = read_file(path);
   if (!text) return {};
-  const JsonField<nlohmann::json> file(*text, path);
+  const JsonField<nlohmann::json> file(*text, path, most_parameters_bytes);
   if (!file.has("vocab_size") || file["vocab_size"].json() != llama3_vocabulary) return {};
   return file["use_scaled_rope"].flag();
 }
