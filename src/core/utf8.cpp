@@ -22,12 +22,8 @@ Utf8Character first_character(std::string_view bytes) {
 }
 
 bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const Utf8Character next = first_character(text);
-    if (!next.is_valid()) return false;
-    text.remove_prefix(next.bytes);
-  }
-  return true;
+  while (!text.empty() && first_character(text).is_valid()) text.remove_prefix(first_character(text).bytes);
+  return text.empty();
 }
 
 }  // namespace lockstep

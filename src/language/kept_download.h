@@ -5,7 +5,7 @@
 #include <string>
 
 #include "core/file.h"
-#include "store/download.h"
+#include "language/download.h"
 
 namespace lockstep {
 

@@ -10,8 +10,8 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "language/download.h"
 #include "language/kept_download.h"
-#include "store/download.h"
 #include "store/object_store.h"
 #include "store/sha256.h"
 

@@ -5,9 +5,9 @@
 
 #include "comm/local_communicator.h"
 #include "core/file.h"
+#include "language/download.h"
 #include "snapshot/restore.h"
 #include "snapshot/snapshot_writer.h"
-#include "store/download.h"
 #include "store/s3_store.h"
 #include "tensor/create.h"
 #include "tests/cluster/s3_fixture.h"

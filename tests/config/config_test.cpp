@@ -365,6 +365,7 @@ every_minutes = 10
 every_steps = 0
 keep = 1
 resume = auto
+wait_minutes = 0
 
 [log]
 dir = runs/shakespeare_cpu

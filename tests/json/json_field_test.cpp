@@ -49,7 +49,7 @@ TEST(ParseJson, ReadsWhatNlohmannReads) {
 
 TEST(ParseJson, ErrorsNameTheFileAndTheReason) {
   EXPECT_EQ(message_for("{\"a\":[1,}"), "file is not valid JSON: damaged at byte 9");
-  EXPECT_EQ(message_for(""), "file is not valid JSON: damaged at byte 1");
+  EXPECT_EQ(message_for(""), "file is not valid JSON: it ends too early");
   EXPECT_EQ(message_for("1 2"), "file is not valid JSON: damaged at byte 3");
   EXPECT_EQ(message_for("[1e999]"), "file has a number that is too large for double precision");
   EXPECT_EQ(message_for(R"({"a": {"b": 1, "c": 2, "b": 3}})"), "file: \"b\" appears twice in one object");

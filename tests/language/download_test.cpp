@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/download.h"
+#include "language/download.h"
 
 #include <gtest/gtest.h>
 
