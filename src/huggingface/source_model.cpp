@@ -19,9 +19,6 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t piece_elements = int64_t{2} << 20;
-constexpr std::array text_files = {
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
-    "merges.txt",     "added_tokens.json",     "generation_config.json"};
 constexpr const char* tokens_name = "transformer.wte.weight";
 
 /// Replaces control characters. Names in untrusted files can contain any byte.
@@ -152,7 +149,8 @@ std::map<std::string, std::string> SourceModel::texts() const {
   const bool is_readable = snapshot_ && snapshot_->is_readable_here();
   const std::vector<std::string> files = is_readable ? snapshot_->files() : std::vector<std::string>();
   std::map<std::string, std::string> found;
-  for (const char* file : text_files) {
+  for (const char* file : model_text_files) {
+    if (file == std::string_view("config.json")) continue;  // written anew
     if (const auto text = folder_ ? folder_->text(file) : std::nullopt) found[file] = *text;
     if (std::ranges::count(files, file) > 0) found[file] = snapshot_->read_text(file);
   }

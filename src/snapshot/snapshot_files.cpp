@@ -247,7 +247,8 @@ bool is_snapshot_file(const std::string& key) {
   std::replace_if(
       shape.begin(), shape.end(), [](char one) { return one >= '0' && one <= '9'; }, '0');
   return shape == "model-00000-of-00000.safetensors" || key == concat(model_file, ".index.json") ||
-         key == model_file || key == optimizer_file || key == padding_file || key == state_file;
+         key == model_file || key == optimizer_file || key == padding_file || key == state_file ||
+         std::ranges::count(model_text_files, key) > 0;
 }
 
 std::vector<SnapshotFile> files_of(const PlacedTensors& tensors, const ModelLayout& layout) {

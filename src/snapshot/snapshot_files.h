@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <string>
@@ -25,7 +26,13 @@ inline bool is_model_file(const std::string& key) {
   return key == padding_file || (key.starts_with("model") && key.ends_with(".safetensors"));
 }
 
-/// Returns whether a file has a name that all snapshots give to files. Text files have names of the model.
+/// Texts in the folder of a model, under the names that Hugging Face gives them.
+inline constexpr std::array model_text_files = {
+    "config.json", "generation_config.json",  "tokenizer.json", "tokenizer_config.json",
+    "vocab.json",  "special_tokens_map.json", "merges.txt",     "added_tokens.json"};
+
+/// Returns whether this program gives the name to a file of a snapshot. Other texts have names of their
+/// model.
 bool is_snapshot_file(const std::string& key);
 
 /// The layout that other programs expect of a snapshot's folder. It follows from the model and its settings.

@@ -86,23 +86,26 @@ SnapshotStore::SnapshotStore(const std::string& path, int64_t keep, std::functio
   store_->set_guard(std::move(guard));
 }
 
-std::map<std::string, bool> SnapshotStore::groups(const std::string& prefix) const {
-  std::map<std::string, bool> found;
+std::map<std::string, SnapshotStore::Found> SnapshotStore::groups(const std::string& prefix) const {
+  std::map<std::string, Found> found;
   for (const std::string& key : store_->list(prefix)) {
     const size_t slash = key.find('/');
     if (slash == std::string::npos) continue;
     const std::string file = key.substr(slash + 1);
-    if (is_snapshot_file(file)) found[key.substr(0, slash)] |= file == state_file;
+    Found& group = found[key.substr(0, slash)];
+    group.has_files |= is_snapshot_file(file);
+    group.has_state |= file == state_file;
   }
   return found;
 }
 
 std::vector<std::string> SnapshotStore::snapshots_newest_first(const std::string& prefix) const {
   std::vector<std::pair<int64_t, std::string>> found;
-  for (const auto& [name, has_state] : groups(prefix)) {
+  for (const auto& [name, group] : groups(prefix)) {
     const std::optional<int64_t> number = number_of(name, prefix);
     // An atomic group without a state has lost it. It stays in the list, so that the damage is reported.
-    if (number && (has_state || store_->has_atomic_groups())) found.emplace_back(*number, name);
+    const bool is_snapshot = group.has_state || (group.has_files && store_->has_atomic_groups());
+    if (number && is_snapshot) found.emplace_back(*number, name);
   }
   std::sort(found.rbegin(), found.rend());
   std::vector<std::string> names;
@@ -119,7 +122,7 @@ void SnapshotStore::try_to_write() {
 std::vector<std::string> SnapshotStore::names() const {
   std::vector<std::string> names = snapshots_newest_first(step_prefix);
   for (const std::string& name : snapshots_newest_first(best_prefix)) names.push_back(name);
-  if (store_->has_atomic_groups() && groups(best_name).contains(best_name)) names.emplace_back(best_name);
+  if (store_->has_atomic_groups() && groups(best_name)[best_name].has_files) names.emplace_back(best_name);
   return names;
 }
 
@@ -219,9 +222,9 @@ void SnapshotStore::remove_leftovers(Kind kind) {
     return number_of(group, kind == Kind::step ? step_prefix : best_prefix) ||
            (kind == Kind::best && group == best_name && store_->has_atomic_groups());
   };
-  for (const auto& [name, has_state] : groups(prefix)) {
+  for (const auto& [name, group] : groups(prefix)) {
     const bool is_beside = store_->has_atomic_groups() && is_ours(group_of_leftover(name));
-    const bool is_unfinished = !has_state && !store_->has_atomic_groups() && is_ours(name);
+    const bool is_unfinished = !group.has_state && !store_->has_atomic_groups() && is_ours(name);
     if (is_beside || is_unfinished) store_->remove_group(name, state_file);
   }
 }

@@ -72,9 +72,12 @@ class SnapshotStore {
  private:
   friend StoredSnapshot find_snapshot(const std::string& path);
 
-  /// Returns the groups (the keys up to their slash) that have files of a snapshot, and whether each of them
-  /// has a state.
-  std::map<std::string, bool> groups(const std::string& prefix) const;
+  /// What a group, the keys up to their slash, has.
+  struct Found {
+    bool has_files = false;  ///< at least one that every snapshot has
+    bool has_state = false;
+  };
+  std::map<std::string, Found> groups(const std::string& prefix) const;
   std::vector<std::string> snapshots_newest_first(const std::string& prefix) const;
   std::string group_of(Kind kind, int64_t step) const;
   void remove_leftovers(Kind kind);

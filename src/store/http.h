@@ -12,6 +12,9 @@
 
 namespace lockstep {
 
+/// An object may arrive whole from a server that ignores ranges.
+inline constexpr int64_t most_bytes_in_memory = int64_t{64} << 30;
+
 struct HttpRequest {
   std::string method = "GET";
   std::string url = {};

@@ -23,12 +23,11 @@ class HttpFolder : public ObjectReader {
   std::optional<std::string> get(const std::string& key, int64_t begin, int64_t bytes) override {
     if (!whole_.contains(key)) {
       if (bytes <= 0) return exists(key) ? std::optional<std::string>("") : std::nullopt;
-      const std::vector<std::string> range = range_header(begin, bytes);
-      HttpReply reply = ask(key, range);
+      HttpReply reply = ask(key, begin, bytes);
       if (reply.status == 404) return std::nullopt;
-      if (range.empty()) return std::move(reply.body);
       if (reply.status == 416) return "";
-      if (reply.status == 206) return ranged_body(std::move(reply), begin, bytes);
+      const bool is_whole = begin == 0 && bytes == all_bytes;
+      if (is_whole || reply.status == 206) return std::move(reply.body);
       whole_[key] = std::move(reply.body);
     }
     const std::string& all = whole_[key];
@@ -42,14 +41,20 @@ class HttpFolder : public ObjectReader {
   }
 
  private:
-  /// Requests an object. Throws UserError if the server refuses, and Error if it does not answer.
-  HttpReply ask(const std::string& key, const std::vector<std::string>& headers) {
+  /// Requests a part of an object, which may come whole. Throws UserError if the server refuses, and Error if
+  /// it does not answer.
+  HttpReply ask(const std::string& key, int64_t begin, int64_t bytes) {
+    const HttpRequest request = {.url = name_of(key),
+                                 .headers = range_header(begin, bytes),
+                                 .may_redirect = true,
+                                 .most_bytes = most_bytes_in_memory};
     try {
       return with_retries(folder_retries, [&] {
-        HttpReply reply = client_.perform({.url = name_of(key), .headers = headers, .may_redirect = true});
+        HttpReply reply = client_.perform(request);
         if (reply.is_busy()) throw TransientError(concat("the server answered ", reply.status));
         require(reply.status < 400 || reply.status == 404 || reply.status == 416, "the server answered ",
                 reply.status);
+        if (reply.status == 206) reply.body = ranged_body(std::move(reply), begin, bytes);
         return reply;
       });
     } catch (const UserError& problem) {

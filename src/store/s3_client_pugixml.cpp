@@ -14,8 +14,6 @@ namespace lockstep {
 namespace {
 
 constexpr double seconds_to_complete = 900.0;
-/// An object may arrive whole from a server that ignores ranges.
-constexpr int64_t most_bytes_in_memory = int64_t{64} << 30;
 /// A failure's answer, and that to a completed upload, has a few elements.
 constexpr size_t most_answer_bytes = 64 << 10;
 

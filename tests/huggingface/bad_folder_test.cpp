@@ -325,7 +325,10 @@ TEST_F(BadIndex, AWebAddressIsReadLikeAFolder) {
       const size_t first = std::strtoull(request.c_str() + range + 13, &end, 10);
       const size_t last = std::strtoull(end + 1, nullptr, 10);
       if (first >= bytes.size()) return http_reply("416 Range Not Satisfiable");
-      return http_reply("206 Partial Content", bytes.substr(first, last - first + 1));
+      const std::string part = bytes.substr(first, last - first + 1);
+      return http_reply(
+          "206 Partial Content", part,
+          concat("Content-Range: bytes ", first, "-", first + part.size() - 1, "/", bytes.size(), "\r\n"));
     });
     const SourceModel there(server.url() + "/m/", World::alone()), here(folder(), World::alone());
     EXPECT_EQ(there.hash(), here.hash());

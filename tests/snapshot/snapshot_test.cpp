@@ -225,6 +225,7 @@ TEST(SnapshotStore, IgnoresWhatAKilledWriterLeft) {
   SnapshotStore store(directory.path(), 5);
   save_example(store, example(7));
   fs::copy(directory / "step-00000007", directory / "step-00000008.tmp");
+  fs::create_directory(directory / "step-00000009.12-34.tmp");  // its writer was killed before the first file
   fs::create_directory(directory / "step-");
   fs::create_directory(directory / "step-x1");
   const auto found = store.newest([](const std::string& report) { ADD_FAILURE() << report; });
@@ -232,6 +233,7 @@ TEST(SnapshotStore, IgnoresWhatAKilledWriterLeft) {
   EXPECT_EQ(found->state().step, 7);
   save_example(store, example(8));
   EXPECT_FALSE(fs::exists(directory / "step-00000008.tmp"));
+  EXPECT_FALSE(fs::exists(directory / "step-00000009.12-34.tmp"));
   save_best_example(store, example(8));
   fs::copy(directory / "best", directory / "best.1234-5.tmp");
   write_text(directory / "best.1234-5.tmp/state.json.1234-5-0.tmp", "torn");
