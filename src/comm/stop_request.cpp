@@ -2,8 +2,6 @@
 #include "comm/stop_request.h"
 
 #include <algorithm>
-#include <atomic>
-#include <csignal>
 #include <vector>
 
 #include "comm/heartbeat.h"
@@ -11,12 +9,6 @@
 
 namespace lockstep {
 namespace {
-
-// A signal handler may write a lock-free atomic, and little else.
-std::atomic<bool> requested{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-void request_stop(int) { requested.store(true); }
 
 /// The words that ranks exchange between two parts of the work.
 enum : char { no_request = 0, request = 1, at_end = 2 };
@@ -29,20 +21,6 @@ std::vector<char> exchange(const World& world) {
 bool holds_request(const std::vector<char>& words) { return std::ranges::count(words, request) > 0; }
 
 }  // namespace
-
-void listen_for_stop_requests() {
-  struct sigaction action {};
-  action.sa_handler = request_stop;
-  ::sigemptyset(&action.sa_mask);
-  for (const int signal : stop_signals()) {
-    // SA_RESTART: an interrupted read or write is restarted. SA_RESETHAND: the second SIGINT ends the
-    // process.
-    action.sa_flags = signal == SIGINT ? static_cast<int>(SA_RESTART | SA_RESETHAND) : SA_RESTART;
-    ::sigaction(signal, &action, nullptr);
-  }
-}
-
-bool stop_was_requested() { return requested.load(); }
 
 bool any_rank_was_asked_to_stop(const World& world) { return holds_request(exchange(world)); }
 

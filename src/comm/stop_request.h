@@ -7,14 +7,6 @@
 
 namespace lockstep {
 
-/// Turns stop_signals() into requests to stop. The second SIGINT ends the process. If
-/// any rank is asked, the training finishes its current step, batch of a validation or token of a sample. It
-/// then writes a snapshot and exits with exit_stopped.
-void listen_for_stop_requests();
-
-/// Returns whether this process has received a request to stop.
-bool stop_was_requested();
-
 /// Returns true on all ranks if any of them was asked to stop. For use outside of steps. All ranks call it at
 /// the same place.
 bool any_rank_was_asked_to_stop(const World& world);

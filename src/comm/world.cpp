@@ -28,6 +28,7 @@
 #include "core/memory.h"
 #include "core/thread_pool.h"
 #include "program/program.h"
+#include "program/signals.h"
 
 namespace lockstep {
 namespace {
@@ -120,6 +121,8 @@ Failure current_failure() {
     throw;
   } catch (const UserError& failure) {
     return {failure.what(), exit_usage};
+  } catch (const StoppedBeforeStart& request) {
+    return {request.what(), exit_stopped};
   } catch (const Error& failure) {
     return {concat(failure.what(), " (", place_in_sources(failure), ")"), 1};
   } catch (const std::exception& failure) {
@@ -300,17 +303,24 @@ void require_equal_on_all_ranks(Communicator& communicator, const std::string& w
 }
 
 void on_first_rank(const World& world, const std::function<void()>& body) {
-  const NoTimeout no_timeout(world.communicator());
+  Communicator& communicator = world.communicator();
+  const NoTimeout no_timeout(communicator);
   std::string problem;
+  bool is_stopped = false;
   if (world.is_first()) {
     try {
       body();
     } catch (const UserError& error) {
       problem = error.what();
+    } catch (const StoppedBeforeStart& request) {
+      problem = request.what();
+      is_stopped = true;
     }
   }
-  problem = world.communicator().broadcast_text(problem, 0);
-  require(problem.empty(), problem);
+  problem = communicator.broadcast_text(problem, 0);
+  if (problem.empty()) return;
+  if (communicator.broadcast_value(is_stopped, 0)) throw StoppedBeforeStart(problem);
+  throw UserError(problem);
 }
 
 void report_and_end_soon(const Failure& failure) {

@@ -67,8 +67,8 @@ std::vector<int> distribute_gpus(const std::vector<std::string>& seen_by_rank, b
 void require_equal_on_all_ranks(Communicator& communicator, const std::string& what,
                                 const std::string& lines);
 
-/// Runs `body` on rank 0 while the others wait without a deadline. A UserError that it throws is thrown on
-/// all ranks.
+/// Runs `body` on rank 0 while the others wait without a deadline. A UserError or a StoppedBeforeStart that
+/// it throws is thrown on all ranks.
 void on_first_rank(const World& world, const std::function<void()>& body);
 
 /// A failure of a program: its message and the exit code.

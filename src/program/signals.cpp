@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program/signals.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -9,12 +12,20 @@
 #include <fstream>
 #include <string>
 #include <sys/signalfd.h>
+#include <thread>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/error.h"
 
 namespace lockstep {
 namespace {
+
+// A signal handler may write a lock-free atomic, and little else.
+std::atomic<bool> requested{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void request_stop(int) { requested.store(true); }
 
 bool is_ignored(int number) {
   struct sigaction now {};
@@ -36,6 +47,30 @@ std::vector<int> stop_signals() {
   // A handler or a signalfd would undo nohup.
   if (!is_ignored(SIGHUP)) numbers.push_back(SIGHUP);
   return numbers;
+}
+
+void listen_for_stop_requests() {
+  struct sigaction action {};
+  action.sa_handler = request_stop;
+  ::sigemptyset(&action.sa_mask);
+  for (const int signal : stop_signals()) {
+    // SA_RESTART: an interrupted read or write is restarted. SA_RESETHAND: the second SIGINT ends the
+    // process.
+    action.sa_flags = signal == SIGINT ? static_cast<int>(SA_RESTART | SA_RESETHAND) : SA_RESTART;
+    ::sigaction(signal, &action, nullptr);
+  }
+}
+
+bool stop_was_requested() { return requested.load(); }
+
+void wait_unless_stopped(double seconds) {
+  const bool is_main = ::gettid() == ::getpid();
+  const Clock::time_point end = after(seconds);
+  while (Clock::now() < end) {
+    if (is_main && stop_was_requested())
+      throw StoppedBeforeStart("stopped on request, before the training began");
+    std::this_thread::sleep_for(std::min<Clock::duration>(end - Clock::now(), std::chrono::milliseconds(50)));
+  }
 }
 
 Signals::Signals(const std::vector<int>& numbers) {

@@ -6,12 +6,31 @@
 #include <vector>
 
 #include "core/descriptor.h"
+#include "core/error.h"
 
 namespace lockstep {
 
 /// Returns the signals that ask a program to save and stop: SIGTERM, SIGUSR1, SIGINT, and SIGHUP, the loss of
 /// a terminal. SIGHUP is missing if it is ignored, as under nohup.
 std::vector<int> stop_signals();
+
+/// Turns stop_signals() into requests to stop. The second SIGINT ends the process. If any rank is asked, the
+/// training finishes its current step, batch of a validation or token of a sample. It then writes a snapshot
+/// and exits with exit_stopped.
+void listen_for_stop_requests();
+
+/// Returns whether this process has received a request to stop.
+bool stop_was_requested();
+
+/// Thrown instead of a longer wait before a training has begun. The program exits with exit_stopped.
+class StoppedBeforeStart : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Waits. In the main thread, throws StoppedBeforeStart once a stop is requested. Other threads write
+/// snapshots, which a request must not end.
+void wait_unless_stopped(double seconds);
 
 /// Signals to read from a descriptor. Construct it before other threads, which inherit the blocked signals.
 class Signals {

@@ -58,7 +58,8 @@ RunFolder::RunFolder(const Config& config, const World& world, const Artifacts& 
   Communicator& communicator = world.communicator();
   const NoTimeout no_timeout(communicator);
   on_first_rank(world, [&] {
-    take();
+    take_folders();
+    take_bucket();
     decide();
     if (const auto& run = in_snapshots_ ? in_snapshots_ : in_log_folder_)
       decay_steps_ = run->settings.train.decay_steps;
@@ -132,8 +133,12 @@ bool RunFolder::go_back(int64_t step, const std::string& problem, PlacedTensors&
   return true;
 }
 
-void RunFolder::check() const {
+void RunFolder::check_folders() const {
   for (const FolderOwner& owner : owners_) owner.check();
+}
+
+void RunFolder::check() const {
+  check_folders();
   if (lease_) lease_->check();
 }
 
@@ -142,23 +147,29 @@ void RunFolder::check_recently() const {
   if (lease_) lease_->check_recently();
 }
 
-/// Takes ownership of both locations. Every location is tried before anything is computed.
-void RunFolder::take() {
+/// Takes ownership of the folders. Every location is tried before anything is computed.
+void RunFolder::take_folders() {
   const std::string& path = config_.snapshot.path;
   const double wait_seconds = 60.0 * config_.snapshot.wait_minutes;
   wait_for_owner(wait_seconds, [&] { owners_.emplace_back("log.dir", config_.log.dir); });
   const std::optional<std::string> folder = local_path(path);
-  if (path.empty() || (folder && canonical(*folder) == canonical(config_.log.dir))) return;
+  if (path.empty() || !folder || canonical(*folder) == canonical(config_.log.dir)) return;
   // An earlier start of the run holds both folders. The wait for the first folder counts for the second.
   const double patience = std::max(0.5, FolderOwner::patience_seconds - owners_.front().waited_seconds());
-  if (folder)
-    return wait_for_owner(wait_seconds, [&] {
-      owners_.emplace_back("snapshot.path", *folder, Owner::this_process(), patience);
-    });
+  wait_for_owner(wait_seconds,
+                 [&] { owners_.emplace_back("snapshot.path", *folder, Owner::this_process(), patience); });
+}
+
+/// Takes the lease on a bucket, and tries to write there.
+void RunFolder::take_bucket() {
+  const std::string& path = config_.snapshot.path;
+  if (path.empty() || local_path(path)) return;
   // A job before this one may still end, and a batch system would not start this one again.
   constexpr double least_wait_seconds = 600.0;
   const bool is_unattended = is_supervised() || restart_count() > 0;
-  wait_for_owner(is_unattended ? std::max(least_wait_seconds, wait_seconds) : wait_seconds,
+  const double wait_seconds =
+      std::max(60.0 * config_.snapshot.wait_minutes, is_unattended ? least_wait_seconds : 0.0);
+  wait_for_owner(wait_seconds,
                  [&] { lease_ = std::make_unique<BucketLease>("snapshot.path", parse_s3_address(path)); });
   SnapshotStore(path, config_.snapshot.keep).try_to_write();
 }
@@ -291,7 +302,7 @@ void RunFolder::move_aside(bool log_folder, bool snapshots) {
   if (snapshots && !is_inside) rename_aside("snapshot.path", *folder);
   if (log_folder || snapshots) {
     owners_.clear();
-    take();
+    take_folders();
   }
   if (log_folder) in_log_folder_.reset();
   if (!snapshots && !(log_folder && is_inside)) return;

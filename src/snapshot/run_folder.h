@@ -50,13 +50,16 @@ class RunFolder {
   /// Returns the run in log.dir if it needs no more steps. Only rank 0 has its fields besides is_finished.
   const std::optional<FoundRun>& finished_run() const { return finished_run_; }
 
-  /// Throws Error if the locations no longer belong to this run.
+  /// Throws Error if the locations no longer belong to this run. May wait for a bucket.
   void check() const;
+  /// Throws Error if the folders no longer belong to this run.
+  void check_folders() const;
   /// Calls check() of a location if its last background check, about a second ago, found it lost.
   void check_recently() const;
 
  private:
-  void take();
+  void take_folders();
+  void take_bucket();
   std::optional<StoredSnapshot> newest_below(int64_t step, std::string damage = "") const;
   void fall_back(const std::string& damage);
   std::string none_is_left(const std::string& damage) const;

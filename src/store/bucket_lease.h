@@ -26,14 +26,15 @@ struct LeaseTerms {
   static LeaseTerms from_environment();
 };
 
-/// Ownership of a prefix of a bucket that one run at a time writes to. The object .owner names the owner, who
-/// writes it anew every few seconds. It is written only if nobody else has written it since (If-None-Match,
-/// If-Match). A lease is over if its ETag has not changed for its whole length, as the watcher's own clock
-/// measures it. A later start of the same run takes the lease at once. A server without conditions is found
-/// out and logged; then two runs that start at the same moment may not notice each other.
+/// Ownership of a prefix of a bucket that one run at a time writes to. The object .owner names the owner,
+/// which writes it anew every few seconds, on condition that it is unchanged since (If-None-Match, If-Match).
+/// A lease is over if its ETag has not changed for its whole length, as the watcher's own clock measures it.
+/// A later start of the same run takes the lease at once. A server without conditions is found out and
+/// logged; then two runs that start at the same moment may not notice each other.
 class BucketLease {
  public:
-  /// Takes the lease. Throws OwnedByAnother if another run renews it. Watches it for at most its length.
+  /// Takes the lease. Throws OwnedByAnother if another run renews it, after watching it for at most its
+  /// length. Throws UserError if the object is none that a run has written.
   BucketLease(std::string key, const S3Address& prefix, Owner self = Owner::this_process(),
               LeaseTerms terms = LeaseTerms::from_environment(),
               const std::optional<S3Options>& options = std::nullopt);
@@ -48,21 +49,23 @@ class BucketLease {
   void check_recently() const;
 
  private:
-  /// The object at one moment. `text` and `tag` are empty if there is none.
+  /// The object at one moment.
   struct Seen {
-    std::string text;
-    std::string tag;
-    bool operator==(const Seen&) const = default;
+    bool exists = false;
+    std::string text = {};
+    std::string tag = {};
   };
 
   void take();
-  bool is_renewed(const Seen& seen);
-  bool has_taken(const Seen& seen);
+  std::optional<Seen> seen_when_free(Seen seen);
+  bool has_changed(const Seen& before, const Seen& now) const;
   Seen look();
-  bool write(const std::string& text, const Seen& before, bool may_wait);
+  Seen look_twice();
+  bool write(const std::string& text, const Seen& before, int attempts);
+  HttpReply put(const std::string& text, const std::string& condition, int attempts);
   std::string next_text(bool is_released = false);
   void probe_conditions();
-  bool renew(bool may_wait);
+  bool renew(int attempts);
   void renew_until(const std::stop_token& over);
   [[noreturn]] void throw_lost() const;
 
@@ -76,6 +79,7 @@ class BucketLease {
   Seen mine_;
   int64_t renewals_ = 0;
   bool has_conditions_ = true;
+  bool was_renewed_ = true;  ///< by the last renewal
   std::atomic<bool> is_lost_{false};
   std::jthread renewing_;
 };

@@ -3,12 +3,15 @@
 #include <array>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <span>
 #include <utility>
 
 #include "core/clock.h"
+#include "core/error.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "program/signals.h"
 #include "store/bucket_lease.h"
 
 namespace lockstep {
@@ -18,25 +21,38 @@ constexpr const char* owner_object = ".owner";
 /// The longest lease of another program version that is waited for.
 constexpr double longest_seconds = 600.0;
 
-/// The lines of the object: the owner, then "lease SECONDS RENEWALS". A released lease has 0 seconds.
-std::string lease_text(const Owner& owner, double length_seconds, int64_t renewals) {
-  return concat(text_of(owner), "lease ", fixed_text(length_seconds, 3), " ", renewals, "\n");
+/// A lease in the text of the object: the owner's line, then "lease SECONDS RENEWALS".
+struct Lease {
+  Owner owner = {};
+  double length_seconds = 0.0;  ///< 0: it was released
+
+  bool is_released() const { return length_seconds <= 0.0; }
+};
+
+std::string text_of(const Lease& lease, int64_t renewals) {
+  return concat(text_of(lease.owner), "lease ", fixed_text(lease.length_seconds, 3), " ", renewals, "\n");
 }
 
-Owner owner_of(const std::string& text) {
-  return owner_in(text.substr(0, text.find('\n'))).value_or(Owner());
+/// Returns the lease in a text; nothing if it is none. The file .owner of a folder, copied to the bucket,
+/// counts as a released one.
+std::optional<Lease> lease_in(const std::string& text) {
+  const size_t end = text.find('\n');
+  const std::optional<Owner> owner = owner_in(text.substr(0, end));
+  if (!owner) return text.empty() ? std::optional<Lease>(Lease()) : std::nullopt;
+  if (owner->process == 0) return std::nullopt;
+  const std::string line = end == std::string::npos ? "" : text.substr(end + 1);
+  if (line.empty()) return Lease{.owner = *owner};
+  constexpr std::string_view word = "lease ";
+  const auto seconds =
+      line.starts_with(word)
+          ? number_in<double>(line.substr(word.size(), line.find(' ', word.size()) - word.size()))
+          : std::nullopt;
+  if (!seconds || !line.ends_with('\n')) return std::nullopt;
+  return Lease{.owner = *owner, .length_seconds = std::min(*seconds, longest_seconds)};
 }
 
-/// Returns the length in the text of a lease; nothing if it has been released.
-std::optional<double> length_of(const std::string& text) {
-  const size_t begin = text.find("\nlease ");
-  if (begin == std::string::npos) return longest_seconds;
-  const std::string rest = text.substr(begin + std::string_view("\nlease ").size());
-  const double seconds = number_in<double>(rest.substr(0, rest.find(' '))).value_or(longest_seconds);
-  return seconds > 0.0 ? std::optional(std::min(seconds, longest_seconds)) : std::nullopt;
-}
-
-void sleep_for(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+/// Returns an ETag that If-Match accepts. A proxy that compresses may have made it a weak one.
+std::string strong(const std::string& tag) { return tag.starts_with("W/") ? tag.substr(2) : tag; }
 
 }  // namespace
 
@@ -61,92 +77,120 @@ BucketLease::BucketLease(std::string key, const S3Address& prefix, Owner self, L
 BucketLease::~BucketLease() {
   renewing_.request_stop();
   renewing_.join();
-  if (is_lost_) return;
+  if (is_lost_ || !was_renewed_) return;
   try {
-    write(next_text(true), mine_, false);
-  } catch (const Error&) {
+    write(next_text(true), mine_, 1);
+  } catch (const std::exception&) {
     // The lease ends by itself.
   }
 }
 
 void BucketLease::take() {
-  while (true) {
-    const Seen seen = look();
-    const bool is_free = seen.text.empty() || !length_of(seen.text) || self_.supersedes(owner_of(seen.text));
-    if (!is_free && is_renewed(seen)) throw OwnedByAnother(key_, name_, owner_of(seen.text));
-    if (has_taken(seen)) return probe_conditions();
+  constexpr int most_tries = 10;
+  for (int tried = 0; tried < most_tries; ++tried) {
+    const std::optional<Seen> seen = seen_when_free(look_twice());
+    if (seen && write(next_text(), *seen, 0)) {
+      const Owner before = seen->exists ? lease_in(seen->text)->owner : Owner();
+      if (self_.supersedes(before) && !lease_in(seen->text)->is_released())
+        log_info(concat(key_, ": ", name_, " is taken from process ", before.process, " on ", before.host,
+                        ", of an earlier start of this run"));
+      return probe_conditions();
+    }
+    wait_unless_stopped(terms_.poll_seconds);
   }
+  throw Error(
+      concat(key_, ": ", name_, "/", owner_object, " changes whenever this process tries to take it"));
 }
 
-/// Watches the lease of another run for its length. Returns whether it is renewed.
-bool BucketLease::is_renewed(const Seen& seen) {
-  const Owner owner = owner_of(seen.text);
-  const double length = *length_of(seen.text);
-  log_info(concat(key_, ": waiting up to ", fixed_text(length, 0), " s to see whether process ",
-                  owner.process, " on ", owner.host, " still writes to ", name_));
-  const Clock::time_point begin = Clock::now();
-  while (seconds_since(begin) < length) {
-    sleep_for(std::min(terms_.poll_seconds, length));
-    if (const Seen now = look(); now != seen) return length_of(now.text) && !now.text.empty();
+/// Returns the object once nothing renews the lease, or nothing if it has to be looked at anew. Throws
+/// OwnedByAnother if another run renews it.
+std::optional<BucketLease::Seen> BucketLease::seen_when_free(Seen seen) {
+  if (!seen.exists) return seen;
+  const std::optional<Lease> lease = lease_in(seen.text);
+  require(lease.has_value(), key_, ": ", name_, "/", owner_object,
+          " is in the way: no run has written it; move it, or choose another ", key_);
+  if (lease->is_released() || self_.supersedes(lease->owner)) return seen;
+  log_info(concat(key_, ": waiting up to ", fixed_text(lease->length_seconds, 0),
+                  " s to see whether process ", lease->owner.process, " on ", lease->owner.host,
+                  " still writes to ", name_));
+  for (Clock::time_point begin = Clock::now(); seconds_since(begin) < lease->length_seconds;) {
+    wait_unless_stopped(std::min(terms_.poll_seconds, lease->length_seconds));
+    const Clock::time_point asked = Clock::now();
+    const Seen now = look_twice();
+    if (has_changed(seen, now)) {
+      const std::optional<Lease> next = now.exists ? lease_in(now.text) : std::nullopt;
+      if (next && !next->is_released()) throw OwnedByAnother(key_, name_, next->owner);
+      return std::nullopt;
+    }
+    // A server that did not answer for long did not answer the owner either.
+    if (seconds_since(asked) > terms_.renewal_seconds) begin = Clock::now();
   }
-  return false;
+  return seen;
 }
 
-/// Tries to put this process in the place of the lease that was seen. Another one may be faster.
-bool BucketLease::has_taken(const Seen& seen) {
-  const Owner before = owner_of(seen.text);
-  if (!write(next_text(), seen, true)) return false;
-  if (!seen.text.empty() && length_of(seen.text) && before.run == self_.run)
-    log_info(concat(key_, ": ", name_, " is taken from process ", before.process, " on ", before.host,
-                    ", of an earlier start of this run"));
-  return true;
+bool BucketLease::has_changed(const Seen& before, const Seen& now) const {
+  const bool has_tags = !before.tag.empty() && !now.tag.empty();
+  return before.exists != now.exists || (has_tags ? before.tag != now.tag : before.text != now.text);
 }
 
 BucketLease::Seen BucketLease::look() {
   HttpReply reply = client_.send({.key = object_});
   if (reply.status == 404) return {};
-  // A store without ETags would show no renewal, so the text counts too.
-  return {.text = std::move(reply.body), .tag = reply.headers["etag"]};
+  return {.exists = true, .text = std::move(reply.body), .tag = strong(reply.headers["etag"])};
 }
 
-/// Writes the object if it is still as it was seen `before`. Returns whether this was done.
-bool BucketLease::write(const std::string& text, const Seen& before, bool may_wait) {
+/// Looks again if the object is absent or cannot be read: a single reply may be wrong.
+BucketLease::Seen BucketLease::look_twice() {
+  Seen seen = look();
+  return seen.exists && lease_in(seen.text) ? seen : look();
+}
+
+HttpReply BucketLease::put(const std::string& text, const std::string& condition, int attempts) {
   const std::array body = {std::as_bytes(std::span(text))};
-  // Without conditions the last look is all that there is.
-  if (!has_conditions_ && look().text != before.text) return false;
-  const std::string condition = !has_conditions_      ? ""
-                                : before.text.empty() ? "If-None-Match: *"
-                                                      : concat("If-Match: ", before.tag);
-  HttpReply reply = client_.send(
-      {.method = "PUT", .key = object_, .condition = condition, .body = body, .may_wait = may_wait});
-  if (reply.status == 501) {
-    has_conditions_ = false;
-    return write(text, before, may_wait);
+  return client_.send(
+      {.method = "PUT", .key = object_, .condition = condition, .body = body, .attempts = attempts});
+}
+
+/// Writes the object if it is unchanged since it was seen. Returns whether this was done.
+bool BucketLease::write(const std::string& text, const Seen& before, int attempts) {
+  Seen last = before;
+  // Two rounds: a renewal whose reply was lost has changed the object, and this process is still its owner.
+  for (int round = 0; round < 2; ++round) {
+    if (before.exists && last.tag.empty()) has_conditions_ = false;
+    HttpReply reply;
+    if (has_conditions_) {
+      reply = put(text, last.exists ? concat("If-Match: ", last.tag) : "If-None-Match: *", attempts);
+      const bool is_answer = reply.status < 300 || reply.status == 404 || reply.status == 412;
+      if (!is_answer) has_conditions_ = false;
+    }
+    if (!has_conditions_ && look().text == last.text) reply = put(text, "", attempts);
+    if (reply.status >= 200 && reply.status < 300) {
+      mine_ = {.exists = true, .text = text, .tag = strong(reply.headers["etag"])};
+      return true;
+    }
+    last = look();
+    const std::optional<Lease> now = last.exists ? lease_in(last.text) : std::nullopt;
+    if (last.text == text) {
+      mine_ = last;
+      return true;
+    }
+    if (!now || now->owner != self_ || now->is_released()) return false;
   }
-  if (reply.status == 404 || reply.status == 412) {
-    // A reply may have been lost after the object was written, and the request sent again.
-    const Seen now = look();
-    if (now.text != text) return false;
-    mine_ = now;
-    return true;
-  }
-  mine_ = {.text = text, .tag = reply.headers["etag"]};
-  return true;
+  return false;
 }
 
 std::string BucketLease::next_text(bool is_released) {
-  return lease_text(self_, is_released ? 0.0 : terms_.length_seconds, ++renewals_);
+  return text_of(Lease{.owner = self_, .length_seconds = is_released ? 0.0 : terms_.length_seconds},
+                 ++renewals_);
 }
 
 /// Finds out whether the server knows conditions: one that cannot hold must be refused.
 void BucketLease::probe_conditions() {
   if (has_conditions_) {
     const std::string text = next_text();
-    const std::array body = {std::as_bytes(std::span(text))};
-    HttpReply reply =
-        client_.send({.method = "PUT", .key = object_, .condition = "If-None-Match: *", .body = body});
+    HttpReply reply = put(text, "If-None-Match: *", 0);
     has_conditions_ = reply.status == 412;
-    if (!has_conditions_ && reply.status != 501) mine_ = {.text = text, .tag = reply.headers["etag"]};
+    if (reply.status < 300) mine_ = {.exists = true, .text = text, .tag = strong(reply.headers["etag"])};
   }
   if (!has_conditions_)
     log_warning(concat(key_, ": the server of ", name_,
@@ -154,14 +198,16 @@ void BucketLease::probe_conditions() {
                        "moment do not notice each other"));
 }
 
-bool BucketLease::renew(bool may_wait) {
+bool BucketLease::renew(int attempts) {
   const std::scoped_lock lock(mutex_);
-  if (!is_lost_ && !write(next_text(), mine_, may_wait)) is_lost_ = true;
-  return !is_lost_;
+  was_renewed_ = false;
+  if (!is_lost_ && !write(next_text(), mine_, attempts)) is_lost_ = true;
+  was_renewed_ = !is_lost_;
+  return was_renewed_;
 }
 
 void BucketLease::check() {
-  if (!renew(true)) throw_lost();
+  if (!renew(0)) throw_lost();
 }
 
 void BucketLease::check_recently() const {
@@ -181,8 +227,8 @@ void BucketLease::renew_until(const std::stop_token& over) {
   const std::chrono::duration<double> interval(terms_.renewal_seconds);
   while (!nothing.wait_for(guard, over, interval, [&] { return over.stop_requested(); })) {
     try {
-      if (!renew(false)) return;
-    } catch (const Error&) {
+      if (!renew(1)) return;
+    } catch (const std::exception&) {
       // The server does not answer. The next renewal finds out whether the lease was taken meanwhile.
     }
   }

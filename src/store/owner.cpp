@@ -2,12 +2,10 @@
 #include "store/owner.h"
 
 #include <algorithm>
-#include <chrono>
 #include <ctime>
 #include <iomanip>
 #include <nlohmann/json.hpp>
 #include <random>
-#include <thread>
 #include <tuple>
 #include <unistd.h>
 
@@ -17,6 +15,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "json/json_members.h"
+#include "program/signals.h"
 
 namespace lockstep {
 
@@ -92,7 +91,7 @@ void wait_for_owner(double seconds, const std::function<void()>& take) {
         log_info(concat(other.what(), "; waiting for another ", fixed_text(seconds - waited, 0), " s"));
       next_notice = std::max(next_notice, waited + (waited >= next_notice ? notice_seconds : 0.0));
     }
-    std::this_thread::sleep_for(std::chrono::seconds(1));
+    wait_unless_stopped(1.0);
   }
 }
 

@@ -41,8 +41,8 @@ class OwnedByAnother : public UserError {
   OwnedByAnother(const std::string& key, const std::string& place, const Owner& owner);
 };
 
-/// Runs `take` until it does not throw OwnedByAnother any more, for at most `seconds`. Logs each minute who
-/// is waited for.
+/// Runs `take` until it does not throw OwnedByAnother any more, for at most `seconds`. Logs the owner each
+/// minute. Throws StoppedBeforeStart if the start is asked to stop.
 void wait_for_owner(double seconds, const std::function<void()>& take);
 
 }  // namespace lockstep

@@ -2,10 +2,10 @@
 #include "store/retry.h"
 
 #include <chrono>
-#include <thread>
 
 #include "core/log.h"
 #include "core/text.h"
+#include "program/signals.h"
 
 namespace lockstep {
 namespace {
@@ -14,9 +14,7 @@ constexpr double first_notice_seconds = 10.0;
 constexpr double notice_interval_seconds = 60.0;
 
 const RetryClock& real_clock() {
-  static const RetryClock clock = {.now = Clock::now, .sleep = [](double seconds) {
-                                     std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-                                   }};
+  static const RetryClock clock = {.now = Clock::now, .sleep = wait_unless_stopped};
   return clock;
 }
 

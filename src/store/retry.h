@@ -44,7 +44,8 @@ class Outage {
   explicit Outage(const RetryPolicy& policy);
 
   /// Waits until the next attempt. Logs that it waits after ten seconds and then each minute. After the last
-  /// attempt it throws Error instead, which tells the number of attempts.
+  /// attempt it throws Error instead, with the number of attempts. Throws StoppedBeforeStart if a start is
+  /// asked to stop.
   void wait(const TransientError& problem);
 
  private:

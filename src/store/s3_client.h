@@ -40,7 +40,8 @@ struct S3Request {
   /// A part of the object, as in ObjectReader::get(). The reply's body is this part.
   int64_t begin = 0;
   int64_t bytes = ObjectReader::all_bytes;
-  bool may_wait = true;  ///< whether the request outlasts an outage of the server
+  int attempts = 0;            ///< at most; 0: as many as an outage of the server takes
+  const char* root = nullptr;  ///< the root element of the XML that answers a success; null: no XML
 };
 
 /// A client of one bucket, which signs and retries requests.
@@ -49,9 +50,9 @@ class S3Client {
   S3Client(std::string bucket, S3Options options);
 
   /// Sends a request and returns the reply if its status is 2xx, 304, 404 or 416. A request with a condition
-  /// may also be answered with 412 (it does not hold) or 501 (the server knows none). Throws UserError for
-  /// mistakes of the user (403, no bucket, no credentials); it lists the tried places. Throws Error if no
-  /// attempt succeeded.
+  /// may also be answered with 412 (it does not hold), or with 400, 405 or 501 (the server knows none).
+  /// Throws UserError for mistakes of the user (403, no bucket, no credentials); it lists the tried places.
+  /// Throws Error if no attempt succeeded.
   HttpReply send(const S3Request& request);
 
   std::string name_of(const std::string& key) const;

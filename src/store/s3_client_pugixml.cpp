@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <ctime>
 #include <pugixml.hpp>
 
@@ -30,6 +31,14 @@ S3Answer answer_of(const HttpReply& reply) {
   if (reply.body.size() > most_answer_bytes || !document.load_string(reply.body.c_str())) return {};
   const pugi::xml_node root = document.document_element();
   return {.root = root.name(), .code = root.child_value("Code"), .message = root.child_value("Message")};
+}
+
+/// Returns whether the reply is an XML document with this root element, up to its end.
+bool has_whole(const HttpReply& reply, const std::string& root) {
+  constexpr size_t most_at_end = 256;
+  const size_t begin = reply.body.size() - std::min(reply.body.size(), most_at_end);
+  return trimmed(reply.body.substr(begin)).ends_with(concat("</", root, ">")) ||
+         answer_of(reply).root == root;
 }
 
 std::string describe(const HttpReply& reply) {
@@ -90,7 +99,10 @@ std::string S3Client::name_of(const std::string& key) const {
 HttpReply S3Client::send(const S3Request& request) {
   const std::string body_sha256 = sha256(request.body);
   RetryPolicy retries = options_.retries;
-  if (!request.may_wait) retries.outage_seconds = 0.0;
+  if (request.attempts > 0) {
+    retries.attempts = request.attempts;
+    retries.outage_seconds = 0.0;
+  }
   return with_retries(retries, [&] { return attempt(request, body_sha256); });
 }
 
@@ -144,21 +156,26 @@ HttpReply S3Client::attempt(const S3Request& request, const std::string& body_sh
 
 void S3Client::judge(const S3Request& request, const HttpReply& reply) {
   const bool is_success = reply.status >= 200 && reply.status < 300;
-  // S3 starts to answer the last request of an upload before it knows the result. Only the body counts.
-  if (is_success && (!completes_upload(request) || answer_of(reply).root == "CompleteMultipartUploadResult"))
-    return;
+  // The body counts too: S3 starts to answer the last request of an upload before it knows the result, and a
+  // list may be cut short.
+  if (is_success && (request.root == nullptr || has_whole(reply, request.root))) return;
   const std::string code = answer_of(reply).code;
-  if ((reply.status == 404 && code != "NoSuchBucket") || reply.status == 416 || reply.status == 304) return;
-  if (!request.condition.empty() && (reply.status == 412 || reply.status == 501)) return;
+  const bool is_page = reply.status == 404 && code.empty() && request.root != nullptr;
+  const bool is_absent = reply.status == 404 && code != "NoSuchBucket" && !is_page;
+  if (is_absent || reply.status == 416 || reply.status == 304) return;
+  if (!request.condition.empty() && reply.status == 412) return;
   const auto region = reply.headers.find("x-amz-bucket-region");
   const bool is_elsewhere = (reply.status == 301 || reply.status == 307 || reply.status == 400) &&
                             region != reply.headers.end() && region->second != options_.region;
   if (is_elsewhere) options_.region = region->second;
-  const bool is_busy = reply.is_busy() || is_success || code == "RequestTimeout" || code == "SlowDown" ||
-                       code == "OperationAborted" || code == "ConditionalRequestConflict";
+  const bool is_busy = reply.is_busy() || is_success || is_page || code == "RequestTimeout" ||
+                       code == "SlowDown" || code == "OperationAborted" ||
+                       code == "ConditionalRequestConflict";
   if (is_busy || is_elsewhere || (code == "ExpiredToken" && credentials_.renew()))
     throw TransientError(concat(name_of(subject_of(request)), ": ", request.method,
                                 " failed: the server answered ", describe(reply)));
+  const bool is_unknown = reply.status == 400 || reply.status == 405 || reply.status == 501;
+  if (!request.condition.empty() && is_unknown) return;
   refuse(request, reply);
 }
 

@@ -19,6 +19,7 @@ using Json = nlohmann::json;
 
 constexpr int64_t most_parts = 10'000;
 constexpr int uploads_to_try = 3;
+constexpr const char* list_root = "ListBucketResult";
 /// A page of a list has a thousand keys of at most 1024 bytes, each of which may be escaped.
 constexpr size_t most_page_bytes = size_t{16} << 20;
 
@@ -75,6 +76,7 @@ class S3Store : public ObjectStore {
   }
 
   void put(const std::string& key, Pieces contents) override {
+    ask_guard();
     if (total_bytes(contents) <= client_.options().part_bytes) {
       const HttpReply reply = client_.send({.method = "PUT", .key = prefix_ + key, .body = contents});
       expect(reply.status != 404, name_of(key), ": PUT was answered with 404");
@@ -110,9 +112,9 @@ class S3Store : public ObjectStore {
     std::vector<std::string> keys;
     std::map<std::string, std::string> query = {{"list-type", "2"}, {"prefix", prefix_ + prefix}};
     while (true) {
-      const HttpReply reply = client_.send({.method = "GET", .key = "", .query = query});
+      const HttpReply reply = client_.send({.method = "GET", .key = "", .query = query, .root = list_root});
       pugi::xml_document answer;
-      const pugi::xml_node page = parse_reply(answer, reply, "ListBucketResult", name_of(prefix));
+      const pugi::xml_node page = parse_reply(answer, reply, list_root, name_of(prefix));
       for (const pugi::xml_node& element : page.children("Contents")) {
         const std::string key = element.child_value("Key");
         expect(key.starts_with(prefix_), "the server lists ", client_.name_of(key),
@@ -225,11 +227,11 @@ class S3Store : public ObjectStore {
   }
 
   std::string begin_upload(const std::string& key) {
+    constexpr const char* root = "InitiateMultipartUploadResult";
     const HttpReply started =
-        client_.send({.method = "POST", .key = prefix_ + key, .query = {{"uploads", ""}}});
+        client_.send({.method = "POST", .key = prefix_ + key, .query = {{"uploads", ""}}, .root = root});
     pugi::xml_document answer;
-    return parse_reply(answer, started, "InitiateMultipartUploadResult", name_of(key))
-        .child_value("UploadId");
+    return parse_reply(answer, started, root, name_of(key)).child_value("UploadId");
   }
 
   /// Uploads a part and returns the server's tag; nothing if the server does not know the upload (any more).
@@ -259,16 +261,21 @@ class S3Store : public ObjectStore {
     }
     const std::string text = text_of(document);
     const std::array body = {std::as_bytes(std::span(text))};
-    const HttpReply completed =
-        client_.send({.method = "POST", .key = prefix_ + key, .query = {{"uploadId", upload}}, .body = body});
+    const HttpReply completed = client_.send({.method = "POST",
+                                              .key = prefix_ + key,
+                                              .query = {{"uploadId", upload}},
+                                              .body = body,
+                                              .root = "CompleteMultipartUploadResult"});
     return completed.status != 404;
   }
 
   /// Aborts an upload. Parts of an upload that is never completed cost money for ever.
   void drop_upload(const std::string& key, const std::string& upload) noexcept {
     try {
-      client_.send(
-          {.method = "DELETE", .key = prefix_ + key, .query = {{"uploadId", upload}}, .may_wait = false});
+      client_.send({.method = "DELETE",
+                    .key = prefix_ + key,
+                    .query = {{"uploadId", upload}},
+                    .attempts = client_.options().retries.attempts});
     } catch (const std::exception&) {
       // Only the first failure is reported.
     }

@@ -20,6 +20,7 @@
 #include "core/memory.h"
 #include "core/stream.h"
 #include "kernels/matmul_plans.h"
+#include "program/signals.h"
 #include "tensor/autograd.h"
 
 namespace lockstep {

@@ -17,6 +17,7 @@
 #include "core/log.h"
 #include "kernels/matmul_plans.h"
 #include "metrics/metrics.h"
+#include "program/signals.h"
 #include "train/early_stopping.h"
 #include "train/evaluation.h"
 #include "train/parameter_check.h"
@@ -111,7 +112,7 @@ class Run {
     progress_.reset();
     writer_.reset();
     writer_ = std::make_unique<MetricsWriter>(config_.log.dir + "/metrics.jsonl", first_step_,
-                                              [this] { folder_.check(); });
+                                              [this] { folder_.check_folders(); });
     progress_ = std::make_unique<Progress>(Progress::Options{.total_steps = total_steps_,
                                                              .first_step = first_step_,
                                                              .every_steps = config_.log.every_steps,
@@ -143,6 +144,7 @@ class Run {
     if (!folder_.go_back(last_step_, concat("the loss is ", result.loss), tensors_)) return false;
     begin();
     on_first_rank(world_, [this] { open_metrics(); });
+    report_progress("training");
     heartbeat().deadline_seconds.store(config_.dist.timeout_s);
     loader_.seek(next_ = first_step_);
     if (validation_is_pending_) validate_pending();
@@ -248,7 +250,11 @@ class Run {
     if (writer_) writer_->write(metrics);
     validation_is_pending_ = true;
     parameter_check_.compare_if_cheap(metrics.step);
+    // The snapshot may take longer than the deadline, also because a bucket does not answer.
+    heartbeat().deadline_seconds.store(0.0);
     snapshots_->save_last(snapshot());
+    report_progress("evaluation");
+    heartbeat().deadline_seconds.store(config_.dist.timeout_s);
     validate_pending();
     if (!validation_is_pending_) write_sample(metrics.step);
   }

@@ -42,7 +42,7 @@ void require_room(const std::string& folder, double bytes) {
              bytes_text(available),
              " are free: make room, choose another snapshot.path, lower snapshot.keep, or disable snapshots "
              "(snapshot.path = none)");
-  // A run that was accepted before goes on. The disk may get room before the next snapshot.
+  // A restart continues: the disk may get room before the next snapshot.
   require(restart_count() > 0, shortage);
   log_warning(shortage);
 }
@@ -105,7 +105,7 @@ bool RunSnapshots::save_last(Snapshot snapshot) {
   if (!writer_) return false;
   const int64_t step = snapshot.step;
   snapshot.best_validation_loss = best_loss_;
-  // lockrun allows a rank more time in this phase.
+  // After a request to stop lockrun allows a rank more time in this phase.
   report_progress("snapshot");
   if (writer_->finish() != step)
     save(std::move(snapshot), {.step = true});

@@ -17,6 +17,7 @@
 #include "core/version.h"
 #include "kernels/processor.h"
 #include "program/program.h"
+#include "program/signals.h"
 #include "snapshot/run_folder.h"
 #include "train/matmul_tuning.h"
 #include "train/rank_table.h"

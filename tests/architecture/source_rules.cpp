@@ -30,7 +30,7 @@ const std::map<std::string, std::set<std::string>> rooms = {
     {"parameters", {"core", "kernels", "tensor"}},
     {"nn", {"core", "kernels", "tensor", "parameters"}},
     {"dist", {"core", "comm", "kernels", "tensor", "parameters"}},
-    {"store", {"core", "json"}},
+    {"store", {"core", "json", "program"}},
     {"net", {"core"}},
     {"tokenizer", {"core", "json"}},
     {"writing", {"core", "json", "kernels", "tensor", "nn", "tokenizer"}},

@@ -88,7 +88,7 @@ TEST_F(S3ClientTest, WaitsForAnOutageUnlessItMayNot) {
   const HttpServer server([&](const std::string&) { return now < end ? "" : http_reply("200 OK", "back"); });
   S3Options patient = options(server);
   patient.retries = {.outage_seconds = 600.0, .clock = &clock};
-  EXPECT_THROW(S3Client("bucket", patient).send({.key = "a", .may_wait = false}), Error);
+  EXPECT_THROW(S3Client("bucket", patient).send({.key = "a", .attempts = 8}), Error);
   EXPECT_LT(now, end);
   EXPECT_EQ(S3Client("bucket", patient).send({.key = "a"}).body, "back");
 }

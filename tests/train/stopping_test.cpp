@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "comm/stop_request.h"
+#include "program/signals.h"
 #include "core/error.h"
 #include "tests/support/config_support.h"
 #include "tests/support/tiny_training.h"
