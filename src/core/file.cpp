@@ -116,8 +116,9 @@ OpenedFile open_own_file(const std::string& path, int flags) {
 }
 
 bool may_pass(int error) {
-  constexpr std::array errors = {ENOSPC, EDQUOT, EIO,    ENOMEM,    EMFILE,     ENFILE, EAGAIN,
-                                 EINTR,  ESTALE, ENOLCK, ETIMEDOUT, ECONNRESET, EBUSY};
+  constexpr std::array errors = {ENOSPC,    EDQUOT,   EIO,       ENOMEM,       EMFILE,      ENFILE,  EAGAIN,
+                                 EINTR,     ESTALE,   ENOLCK,    ETIMEDOUT,    ECONNRESET,  EBUSY,   ENODEV,
+                                 EREMOTEIO, ENOTCONN, EHOSTDOWN, EHOSTUNREACH, ENETUNREACH, ENETDOWN};
   return std::find(errors.begin(), errors.end(), error) != errors.end();
 }
 

@@ -11,9 +11,9 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "huggingface/http_folder.h"
 #include "snapshot/restore.h"
 #include "snapshot/snapshot_store.h"
-#include "store/http_folder.h"
 
 namespace lockstep {
 namespace {

@@ -72,7 +72,9 @@ class Lines {
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, ignored))) return;
     file_.open(path, std::ios::binary | std::ios::ate);
-    bytes_ = std::max<int64_t>(0, file_.tellg());
+    bytes_ = file_.tellg();
+    // Without its lines the file would be cut.
+    expect(bytes_ >= 0, path, " cannot be read");
   }
 
   int64_t bytes() const { return bytes_; }
@@ -85,7 +87,9 @@ class Lines {
   /// Reads the next line. Returns false if no whole line is left.
   bool next() {
     begin_ = end_;
-    if (!std::getline(file_, text_) || file_.eof()) return false;
+    const bool is_whole = std::getline(file_, text_) && !file_.eof();
+    expect(!file_.bad(), "the lines of metrics.jsonl cannot be read");
+    if (!is_whole) return false;
     end_ = begin_ + std::ssize(text_) + 1;
     return true;
   }
@@ -187,6 +191,9 @@ MetricsWriter::MetricsWriter(const std::string& path, int64_t resume_step, std::
   const bool is_cut = ::ftruncate(file_.get(), kept) == 0 && ::fsync(file_.get()) == 0;
   require_of_system(is_cut, errno, "log.dir: ", path, " cannot be cut back to step ", resume_step, ": ",
                     std::strerror(errno));
+  if (const int64_t step = read_metrics_end(path).step; kept > 0 && step < resume_step)
+    log_warning(concat(path, " lacks the lines of steps ", step + 1, " to ", resume_step,
+                       ": an earlier start could not write them"));
   // An earlier start that still runs sees that the file is another's, even if nothing was cut.
   ::futimens(file_.get(), nullptr);
   changed_ = changed();
@@ -197,8 +204,8 @@ MetricsWriter::~MetricsWriter() {
   try {
     if (guard_) guard_();
     if (write_kept()) return;
-  } catch (const Error&) {
-    // The file belongs to another start of the run.
+  } catch (const std::exception&) {
+    // The file belongs to another start of the run, for example.
   }
   log_error(missing());
 }
@@ -233,9 +240,11 @@ void MetricsWriter::add_validation_loss(int64_t step, double loss) {
       opened.file ? ::pwrite(opened.file.get(), line.data(), line.size(), lines.back().first) : ssize_t{-1};
   if (written != static_cast<ssize_t>(line.size())) {
     // A full disk leaves the shorter line, or a torn one, which is cut off. The line waits in memory.
-    reason_ = std::strerror(errno);
-    if (::ftruncate(file_.get(), lines.back().first) == 0) kept_.push_back(line);
-    log_error(concat(path_, ": the line of step ", step, " waits in memory: ", reason_));
+    reason_ = !opened.file ? opened.reason : written < 0 ? std::strerror(errno) : "the disk is full";
+    const bool is_cut = ::ftruncate(file_.get(), lines.back().first) == 0;
+    if (is_cut) kept_.push_back(line);
+    log_error(concat(path_, ": the line of step ", step,
+                     is_cut ? " waits in memory: " : " may be torn: ", reason_));
   }
   changed_ = changed();
 }

@@ -169,8 +169,13 @@ void RunFolder::take_bucket() {
   const bool is_unattended = is_supervised() || restart_count() > 0;
   const double wait_seconds =
       std::max(60.0 * config_.snapshot.wait_minutes, is_unattended ? least_wait_seconds : 0.0);
-  wait_for_owner(wait_seconds,
-                 [&] { lease_ = std::make_unique<BucketLease>("snapshot.path", parse_s3_address(path)); });
+  try {
+    wait_for_owner(wait_seconds,
+                   [&] { lease_ = std::make_unique<BucketLease>("snapshot.path", parse_s3_address(path)); });
+  } catch (const OwnedByAnother& other) {
+    require(!is_unattended, other.what());
+    throw Error(other.what());  // the batch system may start this job once more
+  }
   SnapshotStore(path, config_.snapshot.keep).try_to_write();
 }
 

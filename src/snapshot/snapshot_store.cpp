@@ -93,7 +93,7 @@ std::map<std::string, SnapshotStore::Found> SnapshotStore::groups(const std::str
     if (slash == std::string::npos) continue;
     const std::string file = key.substr(slash + 1);
     Found& group = found[key.substr(0, slash)];
-    group.has_files |= is_snapshot_file(file);
+    group.has_files |= is_snapshot_file(file) || text_files_->contains(file);
     group.has_state |= file == state_file;
   }
   return found;

@@ -124,9 +124,10 @@ void FolderOwner::make_own_file() {
   const std::string beside = concat(path_, ".", process_mark());
   file_ = Descriptor(::open(beside.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666));
   const std::string text = text_of(self_);
+  errno = 0;
   const bool is_written =
       file_ && ::write(file_.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  int error = errno;
+  int error = file_ && errno == 0 ? ENOSPC : errno;  // a short write has no error of its own
   if (is_written) lock(file_.get());
   const bool is_placed = is_written && ::rename(beside.c_str(), path_.c_str()) == 0;
   if (is_written && !is_placed) error = errno;

@@ -129,6 +129,9 @@ std::vector<std::string> FolderStore::list(const std::string& prefix) {
 std::string FolderStore::begin_group(const std::string& group, std::span<const PlannedObject> objects,
                                      const std::string& /*last*/) {
   std::string begun = beside_of(group);
+  // An exchange would leave the folder behind the link to be cleaned up.
+  expect(!fs::is_symlink(fs::symlink_status(name_of(group))), name_of(group),
+         " is a symbolic link, and snapshots are not written through links");
   const fs::path beside = name_of(begun);
   naming_failures(concat("cannot write ", name_of(group)), [&] {
     fs::create_directories(folder_);
@@ -240,7 +243,8 @@ void FolderStore::remove_group(const std::string& group, const std::string& last
   ask_guard();
   naming_failures(concat("cannot remove ", name_of(group)), [&] {
     const std::string beside = group + ".tmp";
-    const bool must_stay = group.ends_with(".tmp") || has_foreign_files(group);
+    const bool is_leftover = group.ends_with(".tmp") || group.ends_with(".old");
+    const bool must_stay = is_leftover || has_foreign_files(group);
     if (!must_stay) remove_own_files(beside);
     if (must_stay || fs::exists(fs::symlink_status(name_of(beside)))) {
       fs::remove(fs::path(name_of(group)) / last);

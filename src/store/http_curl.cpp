@@ -6,6 +6,7 @@
 #include <curl/curl.h>
 #include <exception>
 #include <iterator>
+#include <new>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -119,7 +120,11 @@ size_t read_header(const char* data, size_t item_bytes, size_t items, void* stat
   if (line.starts_with("HTTP/")) reply = {};
   const size_t colon = line.find(':');
   if (colon == std::string_view::npos) return line.size();
-  reply.headers[lower_case(std::string(line.substr(0, colon)))] = trimmed(line.substr(colon + 1));
+  try {
+    reply.headers[lower_case(std::string(line.substr(0, colon)))] = trimmed(line.substr(colon + 1));
+  } catch (const std::bad_alloc&) {
+    return 0;  // libcurl reports a failed write
+  }
   return line.size();
 }
 

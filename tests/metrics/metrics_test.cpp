@@ -228,6 +228,10 @@ TEST_F(Metrics, LinesThatAreLostAreToldAtTheEnd) {
   EXPECT_NE(testing::internal::GetCapturedStderr().find(path_ + " lacks its last line: "), std::string::npos)
       << "a stopped run tells it too";
   EXPECT_EQ(content(), line_of(1));
+  testing::internal::CaptureStderr();
+  const MetricsWriter resumed(path_, 3);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find(path_ + " lacks the lines of steps 2 to 3"),
+            std::string::npos);
 }
 
 TEST_F(Metrics, AFileThatIsNoFileOfTheRunIsRefused) {

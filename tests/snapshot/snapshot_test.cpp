@@ -290,6 +290,20 @@ TEST(SnapshotStore, DeletesNothingThatItDidNotWrite) {
   expect_equal(load_snapshot(directory / "best"), example(3));
 }
 
+TEST(SnapshotStore, WritesThroughNoLink) {
+  const TemporaryDirectory directory;
+  fs::create_directory(directory / "disk");
+  write_text(directory / "disk/notes.txt", "theirs");
+  fs::create_directory(directory / "snapshots");
+  fs::create_directory_symlink("../disk", directory / "snapshots/best");
+  SnapshotStore store(directory / "snapshots", 1);
+  expect_contains(error_of([&] { save_best_example(store, example(1)); }),
+                  {"snapshots/best", "symbolic link"});
+  EXPECT_EQ(names_in(directory / "disk"), std::vector<std::string>{"notes.txt"});
+  save_example(store, example(1));
+  EXPECT_EQ(names_in(directory / "snapshots"), (std::vector<std::string>{"best", "step-00000001"}));
+}
+
 TEST(SnapshotStore, ReplacesASnapshotOfTheSameStep) {
   const TemporaryDirectory directory;
   SnapshotStore store(directory.path(), 5);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/http_folder.h"
+#include "huggingface/http_folder.h"
 
 #include <map>
 #include <utility>
