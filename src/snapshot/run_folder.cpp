@@ -173,7 +173,7 @@ void RunFolder::take_bucket() {
     wait_for_owner(wait_seconds,
                    [&] { lease_ = std::make_unique<BucketLease>("snapshot.path", parse_s3_address(path)); });
   } catch (const OwnedByAnother& other) {
-    require(!is_unattended, other.what());
+    require(is_unattended, other.what());
     throw Error(other.what());  // the batch system may start this job once more
   }
   SnapshotStore(path, config_.snapshot.keep).try_to_write();
