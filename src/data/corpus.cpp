@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <poll.h>
 #include <span>
 #include <sstream>
 #include <string_view>
@@ -17,10 +18,10 @@
 #include "core/descriptor.h"
 #include "core/environment.h"
 #include "core/error.h"
-#include "core/file.h"
 #include "core/random.h"
 #include "core/text.h"
 #include "data/file_kind.h"
+#include "program/signals.h"
 
 namespace lockstep {
 namespace {
@@ -32,6 +33,7 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, unreadable);
 }
 
+constexpr int most_wait_milliseconds = 50;
 constexpr uint64_t sample_seed = 1564;
 
 /// The words that are drawn for a line. Each list has 16 words, so four random bits choose one.
@@ -44,23 +46,31 @@ constexpr std::string_view adjectives[] = {"apt", "big", "coy", "dry", "fat", "h
 constexpr std::string_view nouns[] = {"ant", "bee", "cat", "dog", "elk", "fox", "gnu", "hen",
                                       "jay", "kid", "moa", "owl", "pig", "ram", "sow", "yak"};
 
-/// Copies a pipe or a device, which can be read only once, to a file without a name.
+/// Copies a pipe or a device, which can be read only once, to a file without a name. Each read waits with a
+/// limit, so that a request to stop ends a wait for a writer.
 std::shared_ptr<NewFile> copy_of_stream(const std::string& path) {
-  const Descriptor stream(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor stream(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   require(bool(stream), "data.dataset: cannot read ", path, ": ", std::strerror(errno));
-  const auto copy = std::make_shared<NewFile>((fs::temp_directory_path() / "lockstep.txt").string());
+  const std::shared_ptr<NewFile> copy = temporary_text();
   std::vector<std::byte> piece(size_t{1} << 16);
   int64_t size = 0;
   for (;;) {
+    pollfd wanted{.fd = stream.get(), .events = POLLIN, .revents = 0};
+    const bool is_ready = ::poll(&wanted, 1, most_wait_milliseconds) > 0;
+    end_if_stop_was_requested();
+    if (!is_ready && size == 0)
+      continue;  // a read would take a pipe before its first writer for an empty one
     const ssize_t count = ::read(stream.get(), piece.data(), piece.size());
-    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     require(count >= 0, "data.dataset: cannot read ", path, ": ", std::strerror(errno));
     if (count == 0) break;
     copy->write(size, std::span(piece).first(static_cast<size_t>(count)));
     size += count;
   }
-  require(size > 0, "data.dataset: ", path,
-          " has no text; a pipe can be read only once, so a run that starts again needs a file");
+  require(
+      size > 0, "data.dataset: ", path,
+      " has no text; a pipe can be read only once, and the ranks of lockrun have an empty standard input; "
+      "give a file there");
   return copy;
 }
 
@@ -96,6 +106,14 @@ Corpus folder_corpus(const std::string& folder) {
 }
 
 }  // namespace
+
+std::shared_ptr<NewFile> temporary_text() {
+  std::error_code problem;
+  const fs::path folder = fs::temp_directory_path(problem);
+  require(!problem, "TMPDIR = ", environment("TMPDIR"), ": ", problem.message(),
+          "; set it to a folder for temporary files");
+  return std::make_shared<NewFile>((folder / "lockstep.txt").string());
+}
 
 std::string find_in_data_folder(const std::string& file) {
   const std::string folder = expanded_path(environment("LOCKSTEP_DATA_DIR"), "LOCKSTEP_DATA_DIR: ");

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/file.h"
 #include "data/bytes.h"
 
 namespace lockstep {
@@ -36,6 +37,9 @@ struct Corpus {
 
 /// Returns the path of a file in $LOCKSTEP_DATA_DIR, or an empty string if it is not there.
 std::string find_in_data_folder(const std::string& file);
+
+/// Returns a file for a text that is deleted with it. Throws UserError if TMPDIR is not a folder.
+std::shared_ptr<NewFile> temporary_text();
 
 /// Returns the corpus of the file at `path`, which may be a pipe. has_examples() tells its kind by `name` and
 /// contents.

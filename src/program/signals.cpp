@@ -63,12 +63,16 @@ void listen_for_stop_requests() {
 
 bool stop_was_requested() { return requested.load(); }
 
-void wait_unless_stopped(double seconds) {
+void end_if_stop_was_requested() {
   const bool is_main = ::gettid() == ::getpid();
+  if (is_main && stop_was_requested())
+    throw StoppedBeforeStart("stopped on request, before the training began");
+}
+
+void wait_unless_stopped(double seconds) {
   const Clock::time_point end = after(seconds);
   while (Clock::now() < end) {
-    if (is_main && stop_was_requested())
-      throw StoppedBeforeStart("stopped on request, before the training began");
+    end_if_stop_was_requested();
     std::this_thread::sleep_for(std::min<Clock::duration>(end - Clock::now(), std::chrono::milliseconds(50)));
   }
 }

@@ -28,8 +28,11 @@ class StoppedBeforeStart : public Error {
   using Error::Error;
 };
 
-/// Waits. In the main thread, throws StoppedBeforeStart once a stop is requested. Other threads write
-/// snapshots, which a request must not end.
+/// Throws StoppedBeforeStart in the main thread if a stop is requested. Other threads write snapshots, which
+/// a request must not end.
+void end_if_stop_was_requested();
+
+/// Waits. Throws like end_if_stop_was_requested() once a stop is requested.
 void wait_unless_stopped(double seconds);
 
 /// Signals to read from a descriptor. Construct it before other threads, which inherit the blocked signals.

@@ -34,7 +34,7 @@ const std::map<std::string, std::set<std::string>> rooms = {
     {"net", {"core"}},
     {"tokenizer", {"core", "json"}},
     {"writing", {"core", "json", "kernels", "tensor", "nn", "tokenizer"}},
-    {"data", {"core", "json", "kernels", "tensor", "tokenizer"}},
+    {"data", {"core", "json", "program", "kernels", "tensor", "tokenizer"}},
     {"metrics", {"core", "json", "kernels"}},
     {"snapshot",
      {"core", "json", "comm", "config", "store", "metrics", "kernels", "tensor", "parameters", "nn", "dist"}},

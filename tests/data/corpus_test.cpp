@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/corpus.h"
 
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <gtest/gtest.h>
 #include <span>
+#include <sys/stat.h>
+#include <thread>
+#include <unistd.h>
 
 #include "core/error.h"
 #include "core/hash.h"
 #include "data/read_corpus.h"
+#include "program/signals.h"
 #include "support/full_pipe.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
@@ -200,7 +206,48 @@ TEST_F(CorpusTest, APipeIsReadOnce) {
   EXPECT_EQ(describe(examples, measure(examples)), "9000 examples from " + pipe.path());
   EXPECT_EQ(measure(examples).hash, hash_of(lines)) << "a second time";
   expect_contains(user_error([&] { local_corpus(pipe.path()); }),
-                  {pipe.path() + " has no text", "only once"});
+                  {pipe.path() + " has no text", "only once", "lockrun"});
+}
+
+TEST_F(CorpusTest, APipeWaitsForItsWriter) {
+  const std::string pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  std::thread writer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(120));
+    std::ofstream file(pipe);
+    file << "roses" << std::flush;
+    std::this_thread::sleep_for(std::chrono::milliseconds(120));
+    file << " and violets";
+  });
+  EXPECT_EQ(text_of(local_corpus(pipe)), "roses and violets");
+  writer.join();
+}
+
+TEST_F(CorpusTest, ARequestToStopEndsTheWaitForAWriter) {
+  const std::string pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const auto wait_and_stop = [&] {
+    ::alarm(20);
+    listen_for_stop_requests();
+    std::thread([main = ::getpid()] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(120));
+      ::kill(main, SIGUSR1);
+    }).detach();
+    try {
+      local_corpus(pipe);
+    } catch (const StoppedBeforeStart&) {
+      std::_Exit(exit_stopped);
+    }
+  };
+  EXPECT_EXIT(wait_and_stop(), testing::ExitedWithCode(exit_stopped), "");
+}
+
+TEST_F(CorpusTest, SaysThatTheFolderForTemporaryFilesIsMissing) {
+  const FullPipe pipe("roses");
+  const std::string file = write("file", "no folder");
+  ::setenv("TMPDIR", file.c_str(), 1);
+  expect_contains(user_error([&] { local_corpus(pipe.path()); }), {"TMPDIR = " + file});
+  ::unsetenv("TMPDIR");
 }
 
 TEST_F(CorpusTest, SaysWhyAFileCannotBeFound) {
