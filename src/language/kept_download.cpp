@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "language/kept_download.h"
 
+#include <cerrno>
+#include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <sstream>
 #include <sys/stat.h>
+#include <system_error>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -40,6 +44,23 @@ std::optional<KeptDownload> KeptDownload::find(const std::string& path) {
     std::getline(record, *line);
   if (record && first == version_heading && stamp == stamp_of(file)) kept.version = version;
   return kept;
+}
+
+std::string keep_older(const std::string& path) {
+  struct stat file {};
+  expect(::stat(path.c_str(), &file) == 0, "cannot find ", path, ": ", std::strerror(errno));
+  const std::filesystem::path place = path;
+  const std::string older =
+      (place.parent_path() / concat(place.stem().string(), "-", file.st_mtim.tv_sec, ".",
+                                    file.st_mtim.tv_nsec, place.extension().string()))
+          .string();
+  std::error_code problem;
+  std::filesystem::create_hard_link(path, older, problem);
+  // Another start may have made this name. A file system without hard links can rename.
+  if (problem && problem != std::errc::file_exists) std::filesystem::rename(path, older, problem);
+  expect(!problem || problem == std::errc::file_exists, "cannot keep ", path, " as ", older, ": ",
+         problem.message());
+  return older;
 }
 
 void keep_download(const std::string& path, NewFile& file, const ObjectVersion& version) {

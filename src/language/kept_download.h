@@ -18,6 +18,10 @@ struct KeptDownload {
   static std::optional<KeptDownload> find(const std::string& path);
 };
 
+/// Gives the file at `path` a second name, which has the time of its last change. Returns that name. The file
+/// stays there when a download replaces the first name.
+std::string keep_older(const std::string& path);
+
 /// Puts a download at `path` and records its version. A crash in between leaves a file without a version.
 void keep_download(const std::string& path, NewFile& file, const ObjectVersion& version);
 

@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "language/resolve_corpus.h"
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <system_error>
+#include <vector>
 
+#include "comm/heartbeat.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "data/bytes.h"
 #include "language/download.h"
 #include "language/kept_download.h"
 #include "store/object_store.h"
@@ -56,7 +62,7 @@ struct DownloadFile {
     } catch (const std::exception& failure) {
       problem = failure.what();
     }
-    if (!file) file = std::make_shared<NewFile>((fs::temp_directory_path() / "lockstep.txt").string());
+    if (!file) file = temporary_text();
     is_in_cache = !cached.empty() && problem.empty();
   }
 
@@ -96,8 +102,22 @@ Corpus corpus_of_kept(const RemoteText& remote, const std::string& cached, const
   return corpus;
 }
 
+bool have_equal_bytes(const std::string& path, const std::string& other) {
+  const Bytes one = Bytes::of_file(path), two = Bytes::of_file(other);
+  if (one.size() != two.size()) return false;
+  std::vector<std::byte> piece(size_t{1} << 20), of_other(piece.size());
+  for (int64_t begin = 0; begin < one.size(); begin += std::ssize(piece)) {
+    piece.resize(static_cast<size_t>(std::min(std::ssize(piece), one.size() - begin)));
+    of_other.resize(piece.size());
+    one.read(begin, piece);
+    two.read(begin, of_other);
+    if (piece != of_other) return false;
+  }
+  return true;
+}
+
 /// Downloads a text unless the server still has the version of the kept copy. Without an answer, which is
-/// logged, the kept copy is used.
+/// logged, the kept copy is used. A copy that another replaces stays under another name.
 Corpus renewed(const RemoteText& remote, const std::string& cached, const KeptDownload& kept) {
   const ObjectVersion version = kept.version.value_or(ObjectVersion());
   const std::string copy =
@@ -109,8 +129,13 @@ Corpus renewed(const RemoteText& remote, const std::string& cached, const KeptDo
   try {
     DownloadFile made(cached);
     const std::optional<ObjectVersion> found = download(remote.url, *made.file, "", version);
-    if (!found) return corpus_of_kept(remote, cached, kept);
-    log_info(concat(remote.url, ": a new copy replaces that of ", kept.date));
+    const bool is_same = !found || have_equal_bytes(cached, made.file->path_now());
+    if (!found || (is_same && *found == version)) return corpus_of_kept(remote, cached, kept);
+    if (!is_same && made.is_in_cache)
+      log_info(concat(remote.url, ": a new copy replaces that of ", kept.date, ", which is now ",
+                      keep_older(cached),
+                      "; to resume a run on the older text, set data.dataset to that file",
+                      " and log.dir to the folder of the run"));
     return corpus_of_download(remote, cached, made, *found);
   } catch (const UserError& failure) {
     log_warning(concat(failure.what(), "; ", copy));
@@ -131,6 +156,8 @@ Corpus cached_or_downloaded(const RemoteText& remote) {
   const std::string cached = cached_path(remote);
   const std::optional<KeptDownload> kept = KeptDownload::find(cached);
   if (!kept) return downloaded(remote, cached);
+  // A run that starts again needs the text that it began with.
+  if (remote.sha256.empty() && restart_count() > 0) return corpus_of_kept(remote, cached, *kept);
   if (remote.sha256.empty()) return renewed(remote, cached, *kept);
   if (advise(remote, [&] { return sha256_of_file(cached); }) == remote.sha256)
     return corpus_of_kept(remote, cached, *kept);
@@ -162,9 +189,19 @@ Corpus from_address(const std::string& url) {
   return is_here ? corpus_of_file(url, remote.title, *path, url) : downloaded(remote, "");
 }
 
+/// Throws UserError if a run that starts again would read a pipe or a device, which has been read.
+void require_text_of_restart(const std::string& name) {
+  const std::optional<std::string> path = local_path(name);
+  std::error_code unknown;
+  const fs::file_status found = path && restart_count() > 0 ? fs::status(*path, unknown) : fs::file_status();
+  require(!fs::is_other(found), "data.dataset = ", name,
+          " is a pipe or a device, which can be read only once; a run that starts again needs a file");
+}
+
 }  // namespace
 
 Corpus resolve_corpus(const std::string& name) {
+  require_text_of_restart(name);
   if (name == "shakespeare") return shakespeare();
   return name.find("://") != std::string::npos ? from_address(name) : local_corpus(name);
 }

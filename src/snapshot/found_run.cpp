@@ -91,11 +91,13 @@ FoundRun run_of(const Snapshot& snapshot, const Config& config, const Artifacts&
                .step = snapshot.step,
                .snapshot_path = config.snapshot.path};
   run.differences = differences_of(run.settings, run.step, config);
+  const bool is_download = config.data.dataset.find("://") != std::string::npos;
+  const char* advice = is_download ? " (the cache folder keeps older copies as *.txt)" : "";
   for (const auto& [name, artifact] : artifacts)
     if (!snapshot.artifacts.contains(name) || snapshot.artifacts.at(name) != artifact)
       run.differences.push_back(name.find('.') != std::string::npos  // a key
                                     ? concat(name, ": its content differs")
-                                    : concat("data.dataset: the ", name, " differs"));
+                                    : concat("data.dataset: the ", name, " differs", advice));
   return run;
 }
 

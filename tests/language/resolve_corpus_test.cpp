@@ -6,6 +6,7 @@
 #include <fstream>
 #include <functional>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "core/error.h"
 #include "data/read_corpus.h"
@@ -117,11 +118,47 @@ TEST_F(ResolveCorpus, AKeptDownloadIsRenewedWhenItsVersionChanges) {
     EXPECT_EQ(server.requests().size(), 3U) << "each start asks";
     expect_contains(resolve_corpus(url).source, {url + " (kept copy of 20", " UTC, "});
     now = after;
+    set("LOCKSTEP_RESTART_COUNT", "1");
+    EXPECT_EQ(text_of(resolve_corpus(url)), before.text) << "a run that starts again keeps its text";
+    ::unsetenv("LOCKSTEP_RESTART_COUNT");
     testing::internal::CaptureStderr();
     resolve_corpus(url);
-    expect_contains(testing::internal::GetCapturedStderr(), {url + ": a new copy replaces that of 20"});
+    const std::string log = testing::internal::GetCapturedStderr();
+    expect_contains(log, {url + ": a new copy replaces that of 20", "set data.dataset to that file"});
     EXPECT_EQ(text_of(resolve_corpus(url)), after.text);
+    const size_t name = log.find("is now ") + 7;
+    EXPECT_EQ(text_of(resolve_corpus(log.substr(name, log.find(';', name) - name))), before.text);
   }
+}
+
+TEST_F(ResolveCorpus, AnEqualTextIsNoNewCopy) {
+  const std::string date = "Wed, 25 Nov 2026 10:11:12 GMT";
+  const std::vector<std::string> versions = {"ETag: x\r\n", "ETag: x\r\n", "ETag: y\r\n",
+                                             "Last-Modified: " + date + "\r\n"};
+  VersionedText now{std::string(3 << 20, 'b'), ""};
+  const HttpServer server([&](const std::string& request) { return now.answer(request); });
+  testing::internal::CaptureStderr();
+  for (const std::string& version : versions) {
+    now.version = version;
+    EXPECT_EQ(resolve_corpus(server.url() + "/b").documents.size(), 1U);
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(cached_files().size(), 2U) << "the text and its version";
+  expect_contains(server.requests().back(), {"If-None-Match: y"});
+  testing::internal::CaptureStderr();
+  now.text.back() = 'c';
+  resolve_corpus(server.url() + "/b");
+  expect_contains(testing::internal::GetCapturedStderr(), {"a new copy replaces"});
+}
+
+TEST_F(ResolveCorpus, ARunThatStartsAgainReadsNoPipe) {
+  const std::string pipe = folder_ / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  set("LOCKSTEP_RESTART_COUNT", "2");
+  for (const std::string& name : {pipe, "file://" + pipe, std::string("/dev/null")})
+    expect_contains(user_error([&] { resolve_corpus(name); }), {"data.dataset = " + name, "needs a file"});
+  EXPECT_EQ(text_of(resolve_corpus(write("file", "roses"))), "roses");
+  ::unsetenv("LOCKSTEP_RESTART_COUNT");
 }
 
 TEST_F(ResolveCorpus, ATextThatChangesAgainInTheSecondOfItsDownloadIsRenewed) {
@@ -213,6 +250,9 @@ TEST_F(ResolveCorpus, GoesOnWithoutACache) {
     EXPECT_EQ(corpus.source, server.url() + "/a.txt");
   }
   EXPECT_TRUE(fs::is_empty(folder_ / "temporary")) << "the text must not stay";
+  set("TMPDIR", folder_ / "missing");
+  expect_contains(user_error([&] { resolve_corpus(server.url() + "/a.txt"); }),
+                  {"TMPDIR = ", (folder_ / "missing").string()});
   ::unsetenv("TMPDIR");
 }
 
