@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "core/error.h"
@@ -22,10 +23,20 @@ namespace fs = std::filesystem;
 
 constexpr uintmax_t largest_file = 512ull << 20;
 
+/// Throws UserError if the system cannot tell whether there is a file, as for a link that leads to itself.
+fs::file_status status_of(const std::string& path) {
+  std::error_code problem;
+  const fs::file_status found = fs::status(path, problem);
+  require(found.type() != fs::file_type::none, "cannot read ", path, ": ", problem.message());
+  return found;
+}
+
+bool exists(const std::string& path) { return fs::exists(status_of(path)); }
+
 std::string text_in(const std::string& path) {
   std::error_code problem;
   // A pipe has no size.
-  const uintmax_t bytes = fs::is_regular_file(path) ? fs::file_size(path, problem) : 0;
+  const uintmax_t bytes = fs::is_regular_file(status_of(path)) ? fs::file_size(path, problem) : 0;
   require(!problem, "cannot read ", path, ": ", problem.message());
   require(bytes <= largest_file, path, " has ", bytes, " bytes, which is too large for a tokenizer");
   return read_named_file(path);
@@ -69,13 +80,13 @@ TokenizerConfig config_beside(const fs::path& path) {
   const auto beside = [&](const char* name) { return (path.parent_path() / name).string(); };
   TokenizerConfig config;
   const std::string file = beside("tokenizer_config.json");
-  if (fs::exists(file)) config = read_tokenizer_config(text_in(file), file);
+  if (exists(file)) config = read_tokenizer_config(text_in(file), file);
   // `transformers` reads the other files only if tokenizer_config.json lists no added tokens.
   if (config.has_added) return config;
   const std::string roles = beside("special_tokens_map.json");
-  if (fs::exists(roles)) read_special_tokens_map(text_in(roles), roles, config);
+  if (exists(roles)) read_special_tokens_map(text_in(roles), roles, config);
   const std::string added = beside("added_tokens.json");
-  if (fs::exists(added)) read_added_tokens_map(text_in(added), added, config);
+  if (exists(added)) read_added_tokens_map(text_in(added), added, config);
   return config;
 }
 
@@ -151,7 +162,7 @@ std::shared_ptr<const Tokenizer> from_json(std::string_view json, const std::str
 
 std::shared_ptr<const Tokenizer> from_vocabulary(const std::string& path, const std::string& folder) {
   const std::string merges = folder + "merges.txt";
-  require(fs::exists(merges), path, " needs its merges, but there is no ", merges);
+  require(exists(merges), path, " needs its merges, but there is no ", merges);
   TokenizerFile file = read_vocabulary_and_merges(text_in(path), path, text_in(merges), merges);
   const TokenizerConfig config = config_beside(path);
   apply(config, file);
@@ -171,15 +182,14 @@ std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view json, cons
 }
 
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
-  if (fs::is_directory(path)) {
+  if (fs::is_directory(status_of(path))) {
     const std::string whole = path + "/tokenizer.json";
     const std::string vocabulary = path + "/vocab.json";
-    require(fs::exists(whole) || fs::exists(vocabulary), path,
+    require(exists(whole) || exists(vocabulary), path,
             " has no tokenizer: neither tokenizer.json nor vocab.json with merges.txt");
-    return load_tokenizer(fs::exists(whole) ? whole : vocabulary);
+    return load_tokenizer(exists(whole) ? whole : vocabulary);
   }
-  require(fs::exists(path), path,
-          " does not exist: a tokenizer is tokenizer.json, vocab.json with merges.txt, ",
+  require(exists(path), path, " does not exist: a tokenizer is tokenizer.json, vocab.json with merges.txt, ",
           "a *.tiktoken file, or a folder with one of the first two");
   if (path.ends_with("vocab.json")) return from_vocabulary(path, path.substr(0, path.size() - 10));
   const std::string text = text_in(path);

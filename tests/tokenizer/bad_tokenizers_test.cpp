@@ -18,6 +18,15 @@ std::string json_error(const std::function<void(Json&)>& change) {
   return user_error([&] { tokenizer_from_json(file.dump(), "t.json"); });
 }
 
+TEST(BadTokenizerFile, ThatTheSystemCannotReachIsNamed) {
+  const TemporaryDirectory folder;
+  const std::string loop = folder / "tokenizer.json";
+  std::filesystem::create_symlink(loop, loop);
+  const std::string long_name = folder / std::string(400, 'x');
+  for (const std::string& path : {loop, folder.path(), long_name, long_name + "/vocab.json"})
+    expect_contains(user_error([&] { load_tokenizer(path); }), {"cannot read " + path.substr(0, 40)});
+}
+
 TEST(BadTokenizerJson, IsRefusedByPlace) {
   const auto refuses = [](const std::function<void(Json&)>& change, const std::vector<std::string>& parts) {
     const std::string message = json_error(change);
