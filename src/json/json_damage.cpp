@@ -10,15 +10,25 @@
 namespace lockstep {
 namespace {
 
-/// Returns the last escape \uD800 to \uDFFF in the last 12 bytes of a text; empty if there is none.
+/// Returns whether an escape \uXXXX whose first digits are at least `first` and less than `end` is at a
+/// place.
+bool has_escape(std::string_view text, size_t at, std::string_view first, std::string_view end) {
+  const size_t before = text.substr(0, at).find_last_not_of('\\') + 1;  // 0 without another character
+  const std::string digits = lower_case(std::string(text.substr(at + 2, 2)));
+  return text.substr(at, 2) == "\\u" && (at - before) % 2 == 0 && digits >= first && digits < end;
+}
+
+/// Returns the surrogate without its other half by which a text that was read so far is damaged, or nothing.
+/// A parser gives up after a low surrogate, or when another character or escape follows a high one.
 std::string_view surrogate_at_end_of(std::string_view text) {
-  text.remove_prefix(text.size() - std::min<size_t>(text.size(), 12));
-  for (size_t at = text.rfind("\\u"); at != std::string_view::npos;
-       at = at > 0 ? text.rfind("\\u", at - 1) : at) {
-    const std::string_view escape = text.substr(at, 6);
-    const std::string digits = lower_case(std::string(escape.substr(2)));
-    if (digits >= "d8" && digits < "e") return escape;
-    if (at == 0) break;
+  constexpr size_t escape_bytes = 6;
+  for (const size_t rest : {0, 1, 2, 6}) {
+    if (text.size() < escape_bytes + rest) break;
+    const size_t at = text.size() - rest - escape_bytes;
+    const bool is_lone =
+        rest == 0 ? has_escape(text, at, "dc", "e0")
+                  : has_escape(text, at, "d8", "dc") && (text[at + escape_bytes] == '\\') == (rest > 1);
+    if (is_lone) return text.substr(at, escape_bytes);
   }
   return {};
 }
