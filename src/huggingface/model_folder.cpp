@@ -2,6 +2,8 @@
 #include "huggingface/model_folder.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -27,12 +29,15 @@ constexpr const char* head_name = "lm_head.weight";
 constexpr const char* embedding_name = "wte.weight";
 
 /// Returns whether a tensor is a buffer of the causal mask or the value of masked scores. Older versions of
-/// transformers store both next to the weights of each layer.
-bool is_mask(const std::string& name) {
+/// transformers store both next to the weights of each layer. Throws UserError for one of a further layer.
+bool is_mask(const std::string& name, int64_t layers) {
   const std::string own = gpt2_name(name);
-  const size_t end = std::min(own.find_first_not_of("0123456789", 2), own.size());
-  const std::string part = own.substr(end);
-  return own.starts_with("h.") && end > 2 && (part == ".attn.bias" || part == ".attn.masked_bias");
+  int64_t layer = -1;
+  if (own.starts_with("h.")) std::from_chars(own.data() + 2, own.data() + own.size(), layer);
+  const std::string of_layer = concat("h.", layer, ".attn.");
+  if (layer < 0 || (own != of_layer + "bias" && own != of_layer + "masked_bias")) return false;
+  require(layer < layers, "tensor ", name, " does not belong to the GPT-2 that ", config_file, " describes");
+  return true;
 }
 
 /// Returns whether a name is that of a safetensors file in the folder. A path out of the folder is refused.
@@ -69,8 +74,9 @@ ModelFolder::ModelFolder(std::shared_ptr<ObjectReader> store) : store_(std::move
     for (const auto& [tensor, file] : *index) files.insert(file);
     for (const std::string& file : files) read_header(file, &*index);
     for (const auto& [tensor, file] : *index)
-      require(is_mask(tensor) || tensors_.contains(gpt2_name(tensor)), store_->name_of(file),
-              ": there is no tensor ", tensor, ", which ", index_file, " expects there");
+      require(is_mask(tensor, config_.model.layers) || tensors_.contains(gpt2_name(tensor)),
+              store_->name_of(file), ": there is no tensor ", tensor, ", which ", index_file,
+              " expects there");
   }
   settle_head();
   require_all_tensors();
@@ -114,7 +120,8 @@ void ModelFolder::read_header(const std::string& file, const WeightMap* index) {
   const int64_t data = std::ssize(bytes);
   described_ += header;
   try {
-    const SafeTensorsHeader parsed = SafeTensorsHeader::parse(header, is_mask);
+    const SafeTensorsHeader parsed = SafeTensorsHeader::parse(
+        header, [&](const std::string& name) { return is_mask(name, config_.model.layers); });
     for (const SafeTensorsEntry& entry : parsed.entries) {
       if (index != nullptr) {
         const auto told = index->find(entry.name);

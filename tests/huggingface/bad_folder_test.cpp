@@ -158,9 +158,12 @@ TEST_F(BadFolder, ABufferThatIsNoMaskOfALayerIsNamed) {
   content.tensors.push_back({"transformer.h.1.attn.masked_bias", zeros({})});
   write("model.safetensors", to_safetensors(content));
   EXPECT_EQ(problem(), "(nothing was thrown)");
-  content.tensors.back().name = "decoder.attn.bias";
-  write("model.safetensors", to_safetensors(content));
-  expect_contains(problem(), {"tensor decoder.attn.bias does not belong"});
+  for (const std::string name : {"decoder.attn.bias", "h.2.attn.masked_bias", "transformer.h.99.attn.bias",
+                                 "h.01.attn.bias", "h.-1.attn.bias"}) {
+    content.tensors.back().name = name;
+    write("model.safetensors", to_safetensors(content));
+    expect_contains(problem(), {"tensor " + name + " does not belong"});
+  }
 }
 
 // transformers 5 keeps both, too. One value of a head in bf16 differs.
