@@ -92,7 +92,7 @@ std::unique_ptr<SourceModel> settle_model(Config& config, const World& world) {
   return source;
 }
 
-/// Returns the tokenizer of a source. Only a run that names another one can do without it.
+/// Returns the tokenizer of a source, or null. Throws UserError if data.tokenizer = auto needs it.
 std::shared_ptr<const Tokenizer> tokenizer_of_model(const Config& config, const SourceModel& source) {
   const bool is_needed = config.data.tokenizer == "auto";
   try {
