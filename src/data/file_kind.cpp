@@ -6,11 +6,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
+#include <sstream>
+#include <string>
 #include <string_view>
 #include <tuple>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/text.h"
 #include "tokenizer/utf8.h"
 
@@ -24,11 +28,20 @@ using Json = nlohmann::json;
 constexpr std::array keys_of_examples = {"prompt",   "answer",        "text",        "completion", "response",
                                          "messages", "conversations", "instruction", "question"};
 
+constexpr int64_t most_head_bytes = int64_t{1} << 20;
+
 /// Returns whether a path or an address without query and fragment has an ending of JSON.
 bool has_ending_of_json(std::string name) {
   if (name.find("://") != std::string::npos) name = name.substr(0, name.find_first_of("?#"));
   const std::string ending = lower_case(std::filesystem::path(name).extension().string());
   return ending == ".jsonl" || ending == ".ndjson" || ending == ".json";
+}
+
+/// Returns whether what follows a value in its line may be a mistake in JSON, and is not prose.
+bool may_be_json(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\r");
+  return first == std::string_view::npos ||
+         std::string_view(",{[]}").find(text[first]) != std::string_view::npos;
 }
 
 /// Returns the first bytes of a file without a byte order mark and without blanks at the beginning.
@@ -63,15 +76,22 @@ FirstValue first_value(std::string_view text) {
   return first;
 }
 
-/// Returns whether the value that begins in a line does not end there.
-bool is_cut(std::string_view line) {
+/// The end of the JSON value at the beginning of a text.
+struct ValueEnd {
+  std::optional<size_t> place;  ///< nothing if the value is damaged or cut
+  bool is_cut = false;          ///< valid, but longer than the text
+};
+
+ValueEnd end_of_value(const std::string& text) {
+  std::istringstream stream(text);
+  Json value;
   try {
-    std::ignore = Json::parse(line);
-    return false;
+    stream >> value;
+    return {.place = static_cast<size_t>(stream.tellg())};
   } catch (const Json::parse_error& problem) {
-    return problem.byte > line.size();
+    return {.place = {}, .is_cut = problem.byte > text.size()};
   } catch (const Json::exception&) {
-    return false;
+    return {};
   }
 }
 
@@ -85,12 +105,21 @@ bool has_examples(const std::string& name, const Bytes& bytes) {
             " has the name of examples, but does not begin with a JSON object; a text needs another ending");
     return is_named;
   }
-  head = beginning_of(bytes, int64_t{1} << 20);
+  head = beginning_of(bytes, most_head_bytes);
   const FirstValue first = first_value(head);
-  if (!first.has_known_key && !(is_named && first.has_object)) return is_named;
-  const size_t line_end = head.find('\n');
-  const bool goes_on = line_end != std::string::npos && is_cut(std::string_view(head).substr(0, line_end));
-  require(!first.is_list && !goes_on, "data.dataset: ", name, " has ",
+  const ValueEnd end = end_of_value(head);
+  const bool goes_on = end.is_cut && bytes.size() > most_head_bytes;  // beyond the head
+  const size_t line_end = std::min(head.find('\n'), head.size());
+  const size_t value_end = std::min(end.place.value_or(line_end), line_end);
+  const std::string_view after = std::string_view(head).substr(value_end, line_end - value_end);
+  const bool is_text = !is_named && (!first.has_known_key || !may_be_json(after));
+  if (is_text && first.has_object && (end.place || goes_on))
+    log_warning(concat("data.dataset: ", name,
+                       " begins with JSON, and is read as a text; a line of examples ",
+                       "is one object with \"prompt\" and \"answer\", or with \"text\""));
+  if (is_text || !(first.has_known_key || first.has_object)) return is_named;
+  const bool is_spread = end.place.value_or(goes_on ? head.size() : 0) > line_end;
+  require(!first.is_list && !is_spread, "data.dataset: ", name, " has ",
           first.is_list ? "a JSON list" : "a JSON object of several lines",
           "; each example must be one object on a line of its own, as jq -c '", first.is_list ? ".[]" : ".",
           "' writes it");

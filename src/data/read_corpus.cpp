@@ -45,15 +45,19 @@ int64_t read_document(const Document& document, int64_t window_bytes, Hasher& ha
   return bytes.size();
 }
 
+/// Throws UserError for a file of examples in a folder of texts.
+void require_text(const Document& document) {
+  require(!has_examples(document.name, document.bytes()), "data.dataset: ", document.name,
+          " has JSON lines of examples, which no folder of texts can hold; name this file in data.dataset");
+}
+
 /// Adds the characters of a window. Returns the bytes that it has used: all except a last character that may
 /// be cut.
 size_t add_characters(const TextWindow& window, CorpusFacts& facts, Alphabet& alphabet) {
-  const std::string& name = window.document.name;
-  require(window.begin > 0 || !has_examples(name, window.document.bytes()), "data.dataset: ", name,
-          " has JSON lines of examples, which no folder of texts can hold; name this file in data.dataset");
   const size_t size = window.text.size();
   const size_t end = window.is_last ? size : next_character(window.text, size - std::min<size_t>(size, 4));
-  facts.count += alphabet.add(window.text.substr(0, end), concat("data.dataset: ", name), window.begin);
+  facts.count +=
+      alphabet.add(window.text.substr(0, end), concat("data.dataset: ", window.document.name), window.begin);
   return end;
 }
 
@@ -93,6 +97,7 @@ CorpusFacts measure(const Corpus& corpus) {
   CorpusFacts facts;
   Alphabet alphabet;
   int64_t line = 1;
+  if (corpus.kind == Corpus::Kind::documents) std::ranges::for_each(corpus.documents, require_text);
   facts.hash = read_corpus(corpus, int64_t{1} << 20, [&](const TextWindow& window) {
     const size_t used =
         has_examples ? add_examples(window, line, facts, alphabet) : add_characters(window, facts, alphabet);

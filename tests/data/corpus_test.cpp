@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/corpus.h"
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -183,6 +184,36 @@ TEST_F(CorpusTest, ContentsTellExamplesFromText) {
   expect_contains(user_error([&] { kind_of("a.json", "prose"); }), {"a.json", "a text needs another ending"});
   const std::string query = "http://host/a.jsonl?text=b.txt#c.txt", path = write("copy", " \n");
   EXPECT_EQ(corpus_of_file(query, "Text", path, path).kind, Corpus::Kind::examples);
+}
+
+TEST_F(CorpusTest, ATextMayBeginWithJsonAndIsThenNamed) {
+  const auto warning_for = [&](const std::string& text) {
+    testing::internal::CaptureStderr();
+    const Corpus corpus = local_corpus(write("book.md", text));
+    EXPECT_EQ(corpus.kind, Corpus::Kind::text) << text.substr(0, 80);
+    measure(corpus);
+    const std::string warnings = testing::internal::GetCapturedStderr();
+    EXPECT_LE(std::ranges::count(warnings, '\n'), 1) << warnings;
+    return warnings;
+  };
+  const std::string long_value(size_t{3} << 19, 'x');
+  for (const std::string& text :
+       {std::string("{\"prompt\": \"a\", \"answer\": 1} is how a line looks\n"),
+        std::string("[{\"answer\": []}]: a list\n"), std::string("{\"source\": \"a\", \"target\": \"b\"}\n"),
+        "{\"id\": \"" + long_value + "\", \"prompt\": \"a\"}\n"})
+    expect_contains(warning_for(text), {"book.md begins with JSON", "read as a text"});
+  for (const char* text : {"{\"a\" is a key\n", "{}\n", "{name}\n{\"text\": \"a\"}\n"})
+    EXPECT_EQ(warning_for(text), "");
+}
+
+TEST_F(CorpusTest, ADamagedFirstLineIsNamed) {
+  const std::string good = "{\"question\": \"a\", \"text\": \"b\"}\n";
+  for (const char* line :
+       {"{\"text\": \"b\"\n", "{\"text\": \"b\",\n", "{\"text\": \"b\"},\n", "{\"text\": \"b\"}}\n"})
+    for (const char* name : {"a.txt", "a.jsonl"}) {
+      const std::string path = write(name, line + good);
+      expect_contains(user_error([&] { measure(local_corpus(path)); }), {path + ":1 is not valid JSON"});
+    }
 }
 
 TEST_F(CorpusTest, JsonThatIsNotLinesOfExamplesIsRefused) {
