@@ -39,7 +39,8 @@ LanguageData random_language_data(const Config& config) {
           .text_hash = concat("random tokens below ", config.model.vocab_size)};
 }
 
-/// Throws UserError unless every id of a tokenizer has the same text in the tokenizer of the model.
+/// Throws UserError unless every id of a tokenizer has the same text in the tokenizer of the model. Warns if
+/// the model has learned texts that were divided in another way.
 void require_ids_of_model(const Tokenizer& tokenizer, const Tokenizer& of_model, const Config& config) {
   const auto text_of = [](const Tokenizer& from, int32_t id) { return from.decode({&id, 1}); };
   const int64_t shared = std::min(tokenizer.vocabulary_size(), of_model.vocabulary_size());
@@ -47,6 +48,10 @@ void require_ids_of_model(const Tokenizer& tokenizer, const Tokenizer& of_model,
     require(text_of(tokenizer, id) == text_of(of_model, id), "data.tokenizer = ", config.data.tokenizer,
             " is not the tokenizer of model.from = ", config.model.from, ": the id ", id,
             " is another token; leave data.tokenizer = auto");
+  if (!tokenizer.has_rules_of(of_model))
+    log_warning(concat("data.tokenizer = ", config.data.tokenizer, " has the tokens of model.from = ",
+                       config.model.from, ", but other merges, patterns, added tokens or ends of texts, so ",
+                       "the model has learned other ids for a text; data.tokenizer = auto has the model's"));
 }
 
 /// Returns the tokenizer that data.tokenizer names. Throws UserError if it is not that of the model.
@@ -137,6 +142,20 @@ void add_blocks(const Config& config, const World& world, const TokenImage& imag
                        " skipped: there is no context to predict the token from"));
 }
 
+/// Throws UserError if a tokenizer has an id that the model of this size lacks.
+void require_enough_ids(const Config& config, const Tokenizer& tokenizer, bool is_char) {
+  const int64_t most = config.model.vocab_size, needed = tokenizer.vocabulary_size();
+  if (most == 0 || most >= needed) return;
+  const char* const unit = is_char ? "character" : "token";
+  const auto lacking = static_cast<int32_t>(most);
+  require(config.model.from.empty(), "data.tokenizer = ", config.data.tokenizer, " has the ", unit, " \"",
+          shortened(tokenizer.decode({&lacking, 1})), "\", but the model of model.from = ", config.model.from,
+          " has only the ids below ", most);
+  throw UserError(concat("model.vocab_size = ", most, ", but the ", is_char ? "text" : "tokenizer", " has ",
+                         needed, is_char ? " different characters" : " tokens",
+                         "; 0 means as many as needed"));
+}
+
 }  // namespace
 
 std::string tokenizer_hash(const Tokenizer& tokenizer) {
@@ -152,9 +171,7 @@ LanguageData load_language_data(const Config& config, const World& world,
   const TokenImage image = share_text(config, world, model_tokenizer, data);
   const bool is_char = dynamic_cast<const CharTokenizer*>(data.tokenizer.get()) != nullptr;
   const int64_t needed = data.tokenizer->vocabulary_size();
-  require(config.model.vocab_size == 0 || config.model.vocab_size >= needed,
-          "model.vocab_size = ", config.model.vocab_size, ", but the ", is_char ? "text" : "tokenizer",
-          " has ", needed, is_char ? " different characters" : " tokens", "; 0 means as many as needed");
+  require_enough_ids(config, *data.tokenizer, is_char);
   data.vocabulary_size = config.model.vocab_size ? config.model.vocab_size : needed;
   data.description +=
       is_char ? concat(", ", needed, " symbols") : concat(", ", image.tokens().size(), " tokens of ", needed);

@@ -173,6 +173,23 @@ std::vector<int32_t> BytePairTokenizer::beginning() const {
   return {std::max(line_end, 0)};
 }
 
+bool BytePairTokenizer::has_rules_of(const Tokenizer& other) const {
+  const auto* same = dynamic_cast<const BytePairTokenizer*>(&other);
+  if (same == nullptr) return false;
+  const BytePairModel& model = same->model_;
+  const auto are_equal = [](const Merge& one, const Merge& two) {
+    return one.left == two.left && one.right == two.right;
+  };
+  const auto is_same_token = [](const AddedToken& one, const AddedToken& two) {
+    return one.id == two.id && one.is_normalized == two.is_normalized;
+  };
+  return model_.rule == model.rule && model_.takes_whole_pieces == model.takes_whole_pieces &&
+         model_.adds_blank_before_text == model.adds_blank_before_text &&
+         model_.end_of_text == model.end_of_text &&
+         std::ranges::equal(model_.merges, model.merges, are_equal) &&
+         std::ranges::is_permutation(model_.added, model.added, is_same_token);
+}
+
 std::string BytePairTokenizer::to_json() const {
   return model_.json.empty() ? byte_pair_tokenizer_json(model_) : model_.json;
 }

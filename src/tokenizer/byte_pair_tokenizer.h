@@ -20,6 +20,7 @@ class BytePairTokenizer : public Tokenizer {
   /// position of invalid UTF-8, or a byte without a token.
   std::vector<int32_t> encode(std::string_view text, std::string_view source = "the text") const override;
   std::string decode(std::span<const int32_t> ids) const override;
+  bool has_rules_of(const Tokenizer& other) const override;
   size_t safe_cut(std::string_view text, size_t near) const override;
   std::vector<int32_t> with_special_tokens(std::vector<int32_t> ids) const override;
   std::optional<int32_t> beginning_of_text() const override { return model_.beginning_of_text; }

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <typeinfo>
 #include <vector>
 
 namespace lockstep {
@@ -26,6 +27,8 @@ class Tokenizer {
   /// Returns the bytes of the ids. They may be invalid UTF-8, since one token can be a part of a character.
   /// Throws Error for an id outside the vocabulary.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
+  /// Returns whether a tokenizer with the same tokens gives texts the same ids, and ends them alike.
+  virtual bool has_rules_of(const Tokenizer& other) const { return typeid(*this) == typeid(other); }
   /// Returns the first position at or after `near` where the text can be cut, or text.size() if there is
   /// none. The ids of both parts together are the ids of the whole text, and of every longer text that begins
   /// with it.

@@ -7,11 +7,14 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
+#include <functional>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 #include "comm/local_communicator.h"
 #include "data/corpus.h"
@@ -20,6 +23,7 @@
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
 #include "tokenizer/char_tokenizer.h"
+#include "tokenizer/load_tokenizer.h"
 
 namespace lockstep {
 namespace {
@@ -294,6 +298,43 @@ TEST_F(TokenFile, ATokenizerWithOtherTokensThanTheModelsIsRefused) {
   expect_contains(user_error([&] { load(temporary_ / "tokenizer.json", text); }), {"is not the tokenizer"});
   for (const char* more : {"", "\u00fc"}) EXPECT_NO_THROW(load("char", text + more));
   EXPECT_NO_THROW(load("auto", text + "!"));
+}
+
+TEST_F(TokenFile, ACharacterThatTheModelLacksIsNamed) {
+  const std::string path = temporary_ / "text.txt", text = sample_text(50);
+  write_text(path, text + "\u00fc\u20ac");
+  const auto of_model = std::make_shared<CharTokenizer>(text + "\u00fc");
+  Config config = config_for(path, "char");
+  config.model.from = "hf";
+  config.model.vocab_size = of_model->vocabulary_size();
+  const std::string message = user_error([&] { load_language_data(config, World::alone(), of_model); });
+  expect_contains(message, {"data.tokenizer = char", "\"\u20ac\"", "model.from = hf"});
+  EXPECT_EQ(message.find("0 means"), std::string::npos) << message;
+}
+
+TEST_F(TokenFile, ATokenizerWithOtherRulesThanTheModelsIsNamed) {
+  const std::string path = temporary_ / "text.txt", file = temporary_ / "tokenizer.json";
+  write_text(path, sample_text(50));
+  const std::string golden = read_text(LOCKSTEP_SOURCE_DIR "/tests/golden/tokenizers/llama3.json");
+  const auto warning_for = [&](const std::function<void(nlohmann::json&)>& change) {
+    auto json = nlohmann::json::parse(golden);
+    change(json);
+    write_text(file, json.dump());
+    testing::internal::CaptureStderr();
+    load_language_data(config_for(path, file), World::alone(), tokenizer_from_json(golden, "golden"));
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(warning_for([](nlohmann::json& json) { json["model"]["dropout"] = nullptr; }), "")
+      << "the same tokenizer in other words";
+  const std::vector<std::function<void(nlohmann::json&)>> changes = {
+      [](nlohmann::json& json) { std::swap(json["model"]["merges"][0], json["model"]["merges"][1]); },
+      [](nlohmann::json& json) {
+        json["model"]["ignore_merges"] = !json["model"].value("ignore_merges", false);
+      },
+      [](nlohmann::json& json) { json["added_tokens"].erase(json["added_tokens"].size() - 1); }};
+  for (const auto& change : changes)
+    expect_contains(warning_for(change),
+                    {"data.tokenizer = " + file, "but other merges", "data.tokenizer = auto"});
 }
 
 }  // namespace
