@@ -6,13 +6,13 @@
 #include <csignal>
 #include <filesystem>
 #include <unistd.h>
+#include <utility>
 
 #include "comm/heartbeat.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/host.h"
 #include "core/log.h"
-#include "program/output_relay.h"
 
 namespace lockstep {
 namespace {
@@ -54,14 +54,12 @@ Attempt::~Attempt() {
   std::filesystem::remove_all(folder_, ignored);
 }
 
-Attempt::Outcome Attempt::run() {
-  // mpirun 4.1.4 crashes when the reader of its own output is gone.
-  const OutputRelay output(STDOUT_FILENO), errors(STDERR_FILENO);
+Attempt::Outcome Attempt::run(const RankOutput& output) {
   launcher_.emplace(ProcessOptions{
       .command = launch_command(kind_, placement_, options_.nodes.program, listener_.endpoint()),
       .environment = launch_environment(placement_, folder_),
-      .output = kind_ == Launcher::none ? -1 : output.input(),
-      .errors = kind_ == Launcher::none ? -1 : errors.input(),
+      .output = kind_ == Launcher::none ? -1 : output.output.input(),
+      .errors = kind_ == Launcher::none ? -1 : output.errors.input(),
       .without_input = true});
   while (!is_over()) {
     wait(0.1);
@@ -72,7 +70,7 @@ Attempt::Outcome Attempt::run() {
   }
   const bool left_early = request_.is_asked() && !all_started() && !failed_;
   const bool finished = all_have_left() && !failed_;
-  end();
+  end(output);
   if (request_.is_cancelled() || left_early) return Outcome::left_early;
   if (!finished) return Outcome::failed;
   const bool stopped = std::ranges::any_of(
@@ -269,7 +267,7 @@ bool Attempt::is_over() const {
   return request_.is_asked() && !all_started();
 }
 
-void Attempt::end() {
+void Attempt::end(const RankOutput& output) {
   send_to_keepers(end_message);
   const Clock::time_point begin = Clock::now();
   while (!keepers_.empty() && seconds_since(begin) < leave_seconds) {
@@ -278,7 +276,15 @@ void Attempt::end() {
   }
   // Without its keepers the launcher cleans up and ends. Ranks that have not started must not start now.
   if (!missing_ranks().empty()) launcher_->signal(SIGTERM);
-  if (!launcher_->wait(leave_seconds)) launcher_->signal_group(SIGKILL);
+  // After a success the launcher may have to wait for a slow reader of its output.
+  const bool is_good = all_have_left() && !failed_ && !request_.is_cancelled();
+  bool is_held = is_good;
+  while (!launcher_->wait(leave_seconds)) {
+    const bool was_held = std::exchange(is_held, is_good && !output.flush(0.0));
+    if ((was_held || is_held) && !request_.has_signal()) continue;
+    launcher_->signal_group(SIGKILL);
+    break;
+  }
   for (const auto& [rank, report] : reports_) {
     const bool is_here = report.host == host_name() && report.machine == boot_id();
     if (report.is_lost && report.process > 0 && is_here) ::kill(-report.process, SIGKILL);

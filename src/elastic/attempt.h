@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <unistd.h>
 
 #include "core/clock.h"
 #include "core/process.h"
@@ -14,8 +15,20 @@
 #include "elastic/stop_request.h"
 #include "net/channel.h"
 #include "net/listener.h"
+#include "program/output_relay.h"
 
 namespace lockstep {
+
+/// The output of a launcher on its way to lockrun's own. mpirun 4.1.4 crashes when its reader is gone.
+struct RankOutput {
+  OutputRelay output{STDOUT_FILENO}, errors{STDERR_FILENO};
+
+  /// Flushes both: see OutputRelay::flush().
+  bool flush(double seconds, int interruption = -1) const {
+    const bool is_flushed = output.flush(seconds, interruption);
+    return errors.flush(seconds, interruption) && is_flushed;
+  }
+};
 
 /// One start of all ranks of a run, until all have ended.
 class Attempt {
@@ -32,8 +45,9 @@ class Attempt {
           StopRequest& request, Starts earlier);
   ~Attempt();
 
-  /// Starts the ranks and watches them until all have exited. If one fails, ends all of them.
-  Outcome run();
+  /// Starts the ranks and watches them until all have exited. If one fails, ends all of them. A rank without
+  /// a launcher writes to lockrun's own output.
+  Outcome run(const RankOutput& output);
   /// Returns the facts about the failure of this attempt.
   AttemptFailure failure() const;
   /// True if the attempt failed after lockrun had been asked to stop.
@@ -73,7 +87,7 @@ class Attempt {
   bool all_started() const;
   bool all_have_left() const;
   bool is_over() const;
-  void end();
+  void end(const RankOutput& output);
 
   const LaunchOptions& options_;
   JobLayout placement_;

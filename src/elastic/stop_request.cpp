@@ -2,11 +2,17 @@
 #include "elastic/stop_request.h"
 
 #include <csignal>
+#include <poll.h>
 
 #include "core/error.h"
 #include "core/log.h"
 
 namespace lockstep {
+
+bool StopRequest::has_signal() const {
+  pollfd entry{descriptor(), POLLIN, 0};
+  return ::poll(&entry, 1, 0) > 0;
+}
 
 void StopRequest::hear() {
   while (const auto number = signals_.next()) {

@@ -14,6 +14,8 @@ class StopRequest {
  public:
   /// For poll(): readable while a signal waits.
   int descriptor() const { return signals_.descriptor(); }
+  /// Returns whether a signal waits.
+  bool has_signal() const;
   /// Reads the waiting signals.
   void hear();
   /// Asks the ranks to write a snapshot and exit, as SIGTERM, SIGUSR1, SIGHUP and the first SIGINT do.

@@ -2,8 +2,11 @@
 #include "elastic/supervisor.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <limits>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -13,6 +16,12 @@
 #include "net/socket.h"
 
 namespace lockstep {
+namespace {
+
+/// Seconds that slow readers of lockrun's output can delay a restart.
+constexpr double most_flush_seconds = 0.5;
+
+}  // namespace
 
 std::optional<double> RestartBudget::next_wait(int64_t snapshot_step) {
   if (snapshot_step > newest_snapshot_) {
@@ -43,7 +52,7 @@ int Supervisor::run() {
       code = placement ? run_generation(*placement) : leave_early();
     }
     nodes_.finish(*code);
-    return *code;
+    return deliver_output(*code);
   } catch (const UserError&) {
     nodes_.finish(exit_usage);
     throw;
@@ -75,7 +84,9 @@ std::optional<int> Supervisor::run_generation(JobLayout placement) {
   if (earlier_.all == 0 && on_each > available_cores())
     log_info(concat("lockrun: ", on_each, " ranks share the ", available_cores(), " cores of a host"));
   Attempt attempt(options_, placement, launcher, nodes_, request_, earlier_);
-  const Attempt::Outcome outcome = attempt.run();
+  const Attempt::Outcome outcome = attempt.run(output_);
+  // The last words of ranks come before lockrun's own, unless a reader is slow.
+  output_.flush(most_flush_seconds);
   if (outcome == Attempt::Outcome::done) return 0;
   if (outcome == Attempt::Outcome::stopped) return exit_stopped;
   if (outcome == Attempt::Outcome::left_early) return leave_early();
@@ -96,6 +107,16 @@ std::optional<int> Supervisor::run_generation(JobLayout placement) {
                   " more restarts without a newer snapshot"));
   wait_for_any({request_.descriptor(), nodes_.events()}, *wait);
   return std::nullopt;
+}
+
+int Supervisor::deliver_output(int code) {
+  if (request_.is_cancelled()) return code;
+  const bool is_all = output_.flush(std::numeric_limits<double>::infinity(), request_.descriptor());
+  const int error = output_.output.error();
+  if (is_all && (error == 0 || error == EPIPE)) return code;
+  log_error(concat("lockrun: the output of the ranks is incomplete: ",
+                   is_all ? std::strerror(error) : "lockrun was asked to stop while its reader was slow"));
+  return code == 0 ? 1 : code;
 }
 
 void Supervisor::report(const AttemptFailure& failure) const {

@@ -38,6 +38,9 @@ class Supervisor {
   std::optional<JobLayout> gather();
   /// Runs one attempt. Returns the exit code, or nothing if another attempt follows.
   std::optional<int> run_generation(JobLayout placement);
+  /// Waits until the readers of lockrun's output have taken it, or a signal asks to stop. If something on
+  /// stdout is lost, logs the reason, and the exit code is 1 instead of 0. Returns the exit code.
+  int deliver_output(int code);
   void report(const AttemptFailure& failure) const;
   /// Returns the exit code after a request to stop that needed no snapshot: 75, or 130 after a second SIGINT.
   int leave_early() const;
@@ -47,6 +50,7 @@ class Supervisor {
   StopRequest& request_;
   RestartBudget budget_;
   Attempt::Starts earlier_;
+  RankOutput output_;
   int64_t replicas_ = 0;  ///< most ranks that can train; 0 until an attempt reports it
 };
 

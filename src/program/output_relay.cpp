@@ -11,8 +11,10 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/error.h"
 
 namespace lockstep {
@@ -21,7 +23,7 @@ namespace {
 /// More than a pipe holds. Another process may write to the pipe all the time.
 constexpr size_t most_bytes_at_once = size_t(1) << 20;
 
-/// Milliseconds that a reader has, at the end, for what it has not read yet.
+/// Milliseconds for which a reader may take nothing at the end.
 constexpr int last_patience_ms = 1000;
 
 }  // namespace
@@ -42,11 +44,23 @@ OutputRelay::~OutputRelay() {
   thread_.join();
 }
 
+bool OutputRelay::flush(double seconds, int interruption) const {
+  const Clock::time_point begin = Clock::now();
+  pollfd entry{interruption, POLLIN, 0};
+  int bytes = 0;
+  // The thread is busy before it empties the pipe, so the order of these two tests matters.
+  while ((::ioctl(output_.get(), FIONREAD, &bytes) == 0 && bytes > 0) || is_busy_)
+    if (seconds_since(begin) >= seconds || ::poll(&entry, 1, 5) > 0) return false;
+  return true;
+}
+
 void OutputRelay::relay() {
   std::array<pollfd, 2> entries{{{output_.get(), POLLIN, 0}, {end_.get(), POLLIN, 0}}};
   while (entries[1].revents == 0) {
     ::poll(entries.data(), entries.size(), -1);
+    is_busy_ = true;
     pass_on(most_bytes_at_once);
+    is_busy_ = false;
   }
 }
 
@@ -71,7 +85,10 @@ bool OutputRelay::deliver(std::string_view bytes) {
     if (entries[0].revents == 0) continue;
     // poll() promises room for PIPE_BUF bytes.
     const ssize_t written = ::write(to_, bytes.data(), std::min<size_t>(bytes.size(), PIPE_BUF));
-    if (written < 0 && errno != EINTR && errno != EAGAIN) return false;
+    if (written < 0 && errno != EINTR && errno != EAGAIN) {
+      error_ = errno;
+      return false;
+    }
     if (written > 0) bytes.remove_prefix(static_cast<size_t>(written));
   }
   return true;

@@ -41,6 +41,26 @@ TEST_F(Lockrun, WhatRanksPrintIsPassedOnUnchanged) {
   EXPECT_EQ(job.errors(), "error\n");
 }
 
+TEST_F(Lockrun, ASlowReaderGetsAllOutput) {
+  LockrunJob job = LockrunJob::of_command("--nproc 2", "seq 20000 | (sleep 3.5; wc -l)");
+  EXPECT_EQ(job.exit_code(), 0) << job.errors();
+  EXPECT_EQ(job.output(), "40000\n");
+}
+
+TEST_F(Lockrun, OutputThatIsNotAcceptedIsAFailureButAReaderMayLeave) {
+  const auto run = [](const std::string& rest) {
+    return run_within(60.0, {"bash", "-c", concat(program("lockrun"), " --nproc 1 -- ", rest)});
+  };
+  const CommandResult full = run("echo result >/dev/full");
+  EXPECT_EQ(full.ending.code(), 1);
+  EXPECT_EQ(full.output, "error: lockrun: the output of the ranks is incomplete: No space left on device\n");
+  const CommandResult failed = run("bash -c 'echo result; exit 2' >/dev/full");
+  EXPECT_EQ(failed.ending.code(), 2) << failed.output;
+  const CommandResult left = run("seq 30000 | head -n 1; exit ${PIPESTATUS[0]}");
+  EXPECT_EQ(left.ending.code(), 0);
+  EXPECT_EQ(left.output, "1\n");
+}
+
 TEST_F(Lockrun, RanksHaveTorchrunsVariablesAndNoSecret) {
   LockrunJob job = LockrunJob::of_command(
       "--nproc 1 --rdzv-id seven",

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program/output_relay.h"
 
+#include <cerrno>
 #include <csignal>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <thread>
 #include <unistd.h>
 
 #include "core/process.h"
@@ -37,6 +39,37 @@ TEST(OutputRelay, AChildDoesNotNoticeThatTheReaderIsGone) {
   // Several times as much as a pipe holds.
   Process child({.command = {"sh", "-c", "seq 100000 && exit 7"}, .output = relay.input()});
   EXPECT_EQ(child.wait(60.0)->code(), 7);
+  EXPECT_TRUE(relay.flush(60.0));
+  EXPECT_EQ(relay.error(), EPIPE);
+}
+
+TEST(OutputRelay, AFlushWaitsForASlowReaderUnlessItIsInterrupted) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  Descriptor reader(ends[0]);
+  const Descriptor writer(ends[1]);
+  const OutputRelay relay(writer.get());
+  // More than a pipe holds, and less than two.
+  Process child({.command = {"seq", "15000"}, .output = relay.input()});
+  ASSERT_TRUE(child.wait(60.0)->is_success());
+  EXPECT_FALSE(relay.flush(0.0));
+  EXPECT_FALSE(relay.flush(60.0, reader.get())) << "the interruption is readable";
+  std::string text;
+  std::thread slow([&] {
+    for (char byte; !text.ends_with("15000\n") && ::read(reader.get(), &byte, 1) == 1;) text += byte;
+  });
+  EXPECT_TRUE(relay.flush(60.0));
+  slow.join();
+  EXPECT_TRUE(text.ends_with("\n14999\n15000\n"));
+  EXPECT_EQ(relay.error(), 0);
+}
+
+TEST(OutputRelay, AFailedWriteLeavesItsReason) {
+  const Descriptor full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  const OutputRelay relay(full.get());
+  ASSERT_EQ(::write(relay.input(), "x", 1), 1);
+  EXPECT_TRUE(relay.flush(60.0));
+  EXPECT_EQ(relay.error(), ENOSPC);
 }
 
 TEST(OutputRelay, AReaderThatHasStoppedDoesNotHoldUpTheEnd) {
