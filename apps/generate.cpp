@@ -87,7 +87,7 @@ void answer_lines(const Writer& writer, const Options& options) {
                   else
                     all += answers[shown];
               });
-  if (!options.output.empty()) write_file(options.output, all);
+  if (!options.output.empty()) write_output_to(options.output, all);
 }
 
 }  // namespace

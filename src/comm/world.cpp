@@ -123,6 +123,8 @@ Failure current_failure() {
     return {failure.what(), exit_usage};
   } catch (const StoppedBeforeStart& request) {
     return {request.what(), exit_stopped};
+  } catch (const OutputLost& failure) {
+    return {failure.what(), 1};
   } catch (const Error& failure) {
     return {concat(failure.what(), " (", place_in_sources(failure), ")"), 1};
   } catch (const std::exception& failure) {

@@ -8,21 +8,51 @@
 #include <fcntl.h>
 #include <iostream>
 #include <iterator>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/log.h"
 
 namespace lockstep {
 namespace {
+
+/// Writes all bytes. Returns false, with errno, if that fails.
+bool write_all(int file, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+/// Opens a file that is not replaced. /dev/stdout and /dev/stderr may be files that already have contents,
+/// which opening them again would overwrite.
+int open_for_output(const std::string& path) {
+  struct stat wanted {
+  }, own{};
+  if (::stat(path.c_str(), &wanted) == 0)
+    for (const int number : {STDOUT_FILENO, STDERR_FILENO})
+      if (::fstat(number, &own) == 0 && own.st_dev == wanted.st_dev && own.st_ino == wanted.st_ino)
+        return ::dup(number);
+  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+}
+
+/// Returns the message about a failed write to stdout, with the reason in errno if it is not 0.
+std::string loss_now() {
+  return concat("cannot write to the standard output", errno != 0 ? ": " : "",
+                errno != 0 ? std::strerror(errno) : "");
+}
 
 /// Flushes stdout. Returns why it did not accept everything; empty if it did.
 std::string loss_of_output() {
   errno = 0;
   if (std::cout.flush() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return "";
   if (errno == 0) std::fflush(stdout);  // an earlier write failed; this one fails for the same reason
-  return concat("cannot write to the standard output", errno != 0 ? ": " : "",
-                errno != 0 ? std::strerror(errno) : "");
+  return loss_now();
 }
 
 }  // namespace
@@ -37,9 +67,21 @@ void begin_program() {
 }
 
 void write_output(std::string_view text) {
-  std::cout << text;
-  const std::string loss = loss_of_output();
-  if (!loss.empty()) throw Error(loss);
+  std::string loss = loss_of_output();
+  if (loss.empty() && !write_all(STDOUT_FILENO, text)) loss = loss_now();
+  if (!loss.empty()) throw OutputLost(loss);
+}
+
+void write_output_to(const std::string& path, std::string_view text) {
+  struct stat named {};
+  if (::lstat(path.c_str(), &named) != 0 || S_ISREG(named.st_mode)) return write_file(path, text);
+  const int file = open_for_output(path);
+  const bool is_written = file >= 0 && write_all(file, text);
+  const int problem = is_written ? 0 : errno;
+  // Some file systems report a full disk only when a descriptor is closed.
+  const bool is_closed = file < 0 || ::close(file) == 0;
+  if (is_written && is_closed) return;
+  throw OutputLost(concat("cannot write ", path, ": ", std::strerror(is_written ? errno : problem)));
 }
 
 std::string read_input() {
@@ -51,8 +93,7 @@ std::string read_input() {
 int end_program(int code) {
   std::string loss = loss_of_output();
   // Some file systems report a full disk only when a descriptor is closed.
-  if (loss.empty() && ::close(::dup(STDOUT_FILENO)) != 0)
-    loss = concat("cannot write to the standard output: ", std::strerror(errno));
+  if (loss.empty() && ::close(::dup(STDOUT_FILENO)) != 0) loss = loss_now();
   if (loss.empty() || code != 0) return code;
   log_error(loss);
   return 1;

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/error.h"
+
 namespace lockstep {
 
 /// Prepares this process: the first call of every main(). Descriptors 0 to 2 that are closed are taken, so
@@ -11,8 +13,19 @@ namespace lockstep {
 /// or beyond a limit of file sizes fail with an error instead of a signal.
 void begin_program();
 
-/// Writes results to stdout at once. Throws Error if stdout does not accept them.
+/// Thrown if results cannot be written: a full disk, or a reader that is gone. It is no fault of the program.
+class OutputLost : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Writes results to stdout at once. Throws OutputLost if stdout does not accept them.
 void write_output(std::string_view text);
+
+/// Writes results to a path that the user named. A regular file is replaced as a whole: see write_file(). A
+/// device, a FIFO or the target of a link gets the text. Throws Error, OutputLost with the path and the
+/// reason.
+void write_output_to(const std::string& path, std::string_view text);
 
 /// Returns all of stdin. Throws UserError if it cannot be read.
 std::string read_input();

@@ -53,6 +53,8 @@ TEST_F(GenerateProgram, AnswersLinesInTheirOrderWithTheSameTextsInAnyBatch) {
   const std::string output = directory_ / "out.jsonl";
   EXPECT_EQ(generate(options + "--batch-size 20 --output " + output).out, "");
   EXPECT_EQ(read_text(output), first.out);
+  std::filesystem::create_symlink("/dev/fd/1", directory_ / "terminal");
+  EXPECT_EQ(generate(options + "--output " + (directory_ / "terminal")).out, first.out);
 
   // The first line equals the text of the prompt alone. Both have the same seed and the first position.
   const auto alone = nlohmann::json::parse(first.out.substr(0, first.out.find('\n')));

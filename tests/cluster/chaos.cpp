@@ -208,7 +208,7 @@ int run_all(const Options& options) {
       std::cout << row.text(static_cast<int>(rows.size())) << std::flush;
       wanted -= row.counts() ? 1 : 0;
       failures += row.counts() && !row.is_good() ? 1 : 0;
-      if (!options.report.empty()) write_file(options.report, report(options, rows));
+      if (!options.report.empty()) write_output_to(options.report, report(options, rows));
     }
     failures += wanted;
   }
@@ -224,8 +224,9 @@ int chaos(int argc, char** argv) {
   line.add("--resizes", options.resizes, "runs that come back with another number of ranks", {.least = 0});
   line.add("--seed", options.seed, "of the moments, signals and ranks");
   line.add("--steps", options.steps, "of each run", {.is_positive = true});
-  line.add("--report", options.report, "a Markdown file to write");
-  line.add("--folder", options.folder, "for the runs; those that fail stay there (default: a temporary one)");
+  line.add("--report", options.report, "a Markdown file to write", {.is_path = true});
+  line.add("--folder", options.folder, "for the runs; those that fail stay there (default: a temporary one)",
+           {.is_path = true});
   line.add_flag("--keep", options.keep, "keep all runs");
   if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
   const TemporaryDirectory temporary;

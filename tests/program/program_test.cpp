@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program/program.h"
 
+#include <algorithm>
 #include <csignal>
 #include <fcntl.h>
+#include <filesystem>
 #include <functional>
 #include <gtest/gtest.h>
 #include <iostream>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -77,6 +80,61 @@ TEST_F(Program, AResultThatIsLostAtOnceEndsTheProgramThere) {
     return 0;
   });
   EXPECT_EQ(code, 3);
+}
+
+TEST_F(Program, ALargeResultIsLostWithItsReasonToo) {
+  const int code = code_of_process(directory_ / "errors", [] {
+    begin_program();
+    replace_output(::open("/dev/full", O_WRONLY));
+    try {
+      write_output(std::string(100000, 'x'));
+    } catch (const Error& lost) {
+      std::cerr << lost.what() << std::flush;
+    }
+    return 0;
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(errors(), "cannot write to the standard output: No space left on device");
+}
+
+TEST_F(Program, ADeviceAFifoAndALinkStayWhereResultsAreWrittenToThem) {
+  const std::string fifo = directory_ / "fifo", link = directory_ / "link", file = directory_ / "file";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const int reader = ::open(fifo.c_str(), O_RDONLY | O_NONBLOCK);
+  write_output_to(fifo, "a result\n");
+  std::string text(20, ' ');
+  text.resize(std::max<ssize_t>(::read(reader, text.data(), text.size()), 0));
+  EXPECT_EQ(text, "a result\n");
+  EXPECT_TRUE(std::filesystem::is_fifo(fifo));
+
+  std::filesystem::create_symlink(file, link);
+  for (const char* result : {"a new file", "shorter"}) {
+    write_output_to(link, result);
+    EXPECT_EQ(read_text(file), result);
+  }
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+
+  // A link, so that a mistake deletes that link and not the device.
+  std::filesystem::create_symlink("/dev/full", directory_ / "full");
+  try {
+    write_output_to(directory_ / "full", "x");
+    ADD_FAILURE() << "a full device accepts nothing";
+  } catch (const Error& lost) {
+    EXPECT_EQ(lost.what(), "cannot write " + (directory_ / "full") + ": No space left on device");
+  }
+  EXPECT_TRUE(std::filesystem::is_symlink(directory_ / "full"));
+}
+
+TEST_F(Program, ResultsForDevStdoutAreAppendedToItsFile) {
+  write_text(directory_ / "log", "earlier\n");
+  std::filesystem::create_symlink("/proc/self/fd/1", directory_ / "stdout");
+  const int code = code_of_process(directory_ / "errors", [&] {
+    replace_output(::open((directory_ / "log").c_str(), O_WRONLY | O_APPEND));
+    write_output_to(directory_ / "stdout", "result\n");
+    return 0;
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(read_text(directory_ / "log"), "earlier\nresult\n");
 }
 
 TEST_F(Program, NoFileGetsTheNumberOfAClosedStream) {
