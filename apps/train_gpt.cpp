@@ -21,7 +21,11 @@ int main(int argc, char** argv) {
     const std::unique_ptr<SourceModel> source = settle_model(config, world);
     const LanguageData data = language_data(config, world, source.get());
     const Planner planner = language_planner(config, world, data);
-    if (arguments.plan) return print_once(describe_plan(config, planner));
+    if (arguments.plan) {
+      Config checked = config;  // a plan is of a training that begins
+      settle_steps(checked, data.training, data.validation != nullptr);
+      return print_once(describe_plan(config, planner));
+    }
     const MemoryPlan plan = require_memory(config, planner);
     const std::unique_ptr<Gpt> model = make_gpt(config, data.vocabulary_size);
     TrainingTask task = language_task(config, *model, data, source.get());

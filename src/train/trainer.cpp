@@ -43,24 +43,6 @@ void make_log_folder(const Config& config) {
   require(!problem, "log.dir: ", config.log.dir, " cannot be created: ", problem.message());
 }
 
-/// Converts train.epochs to train.steps, now that the data are known.
-void settle_steps(Config& config, const TrainingTask& task) {
-  TrainConfig& train = config.train;
-  if (train.epochs > 0) {
-    const Loader loader(task.training_data, {.replicas = config.dist.replicas,
-                                             .batch_size = train.batch_size,
-                                             .shuffle = false,
-                                             .whole_batches = train.accumulate > 1,
-                                             .prefetch = false});
-    require(!__builtin_mul_overflow(train.epochs, loader.steps_per_epoch(), &train.steps),
-            "train.epochs = ", train.epochs, " of ", loader.steps_per_epoch(), " steps are too many steps");
-    train.epochs = 0;
-    config = validated(std::move(config));
-  }
-  require(train.precision != "fp16" || train.steps <= INT32_MAX, "train.steps = ", train.steps,
-          ", but the loss scaler of train.precision = fp16 counts at most ", INT32_MAX, " steps");
-}
-
 /// Resolves train.decay_steps = 0. A resumed run keeps its earlier value, even if its length changes.
 void settle_decay(Config& config, int64_t earlier, bool is_first_rank) {
   TrainConfig& train = config.train;
@@ -148,6 +130,26 @@ int train_in(RunFolder& folder, Config& config, const World& world, const Traini
 
 }  // namespace
 
+void settle_steps(Config& config, const std::shared_ptr<const Dataset>& training, bool has_validation) {
+  TrainConfig& train = config.train;
+  if (train.epochs > 0) {
+    const Loader loader(training, {.replicas = config.dist.replicas,
+                                   .batch_size = train.batch_size,
+                                   .shuffle = false,
+                                   .whole_batches = train.accumulate > 1,
+                                   .prefetch = false});
+    require(!__builtin_mul_overflow(train.epochs, loader.steps_per_epoch(), &train.steps),
+            "train.epochs = ", train.epochs, " of ", loader.steps_per_epoch(), " steps are too many steps");
+    train.epochs = 0;
+    config = validated(std::move(config));
+  }
+  require(train.precision != "fp16" || train.steps <= INT32_MAX, "train.steps = ", train.steps,
+          ", but the loss scaler of train.precision = fp16 counts at most ", INT32_MAX, " steps");
+  require(
+      train.patience == 0 || has_validation, "train.patience = ", train.patience,
+      " needs validation data, but there is none; leave the key out, or lower data.train_split if it is 1");
+}
+
 int train(Config config, const World& world, const TrainingTask& task) {
   const Device device = task.parameters.empty() ? Device::cpu : device_of(task.parameters[0].tensor.stream());
   if (config.train.device == "auto") config.train.device = name(device);
@@ -157,10 +159,7 @@ int train(Config config, const World& world, const TrainingTask& task) {
     config.unset.clear();  // the model was made with the present values
     settle(config, world);
   }
-  settle_steps(config, task);
-  require(
-      config.train.patience == 0 || task.validation_data, "train.patience = ", config.train.patience,
-      " needs validation data, but there is none; leave the key out, or lower data.train_split if it is 1");
+  settle_steps(config, task.training_data, task.validation_data != nullptr);
   heartbeat().replicas = config.dist.replicas;
   {
     // A rank may still read its data.

@@ -50,6 +50,10 @@ struct TrainingTask {
 /// own objects for the same task. Returns the exit code. Throws UserError for errors that the user can fix.
 int train(Config config, const World& world, const TrainingTask& task);
 
+/// Converts train.epochs to train.steps, now that the data are known. train() calls it. Throws UserError if
+/// the number of steps or train.patience does not fit the data.
+void settle_steps(Config& config, const std::shared_ptr<const Dataset>& training, bool has_validation);
+
 /// Returns the dtype of activations and matmuls.
 DType precision_of(const Config& config);
 /// Converts a value of dist.shard. settle() has already replaced PyTorch's names.

@@ -204,6 +204,12 @@ TEST_F(TrainGpt, BadInputNamesItsCauseAndEndsWithTwo) {
       {"logits beyond any memory",
        "data.dataset=random_tokens model.vocab_size=100000000 train.batch_size=1000000",
        {"needs at least", "logits"}},
+      {"a plan without validation data",
+       "--plan data.train_split=1 train.patience=3",
+       {"train.patience = 3", "needs validation data"}},
+      {"a plan of a warmup beyond the steps",
+       "--plan train.steps=0 train.epochs=2 train.warmup_steps=50000",
+       {"train.warmup_steps"}},
       {"a folder as a corpus", "data.dataset=/etc", {"data.dataset = /etc", "no *.txt in this folder"}},
   };
   for (const BadInput& input : inputs) {
