@@ -21,6 +21,7 @@
 #include "core/environment.h"
 #include "core/error.h"
 #include "core/host.h"
+#include "core/log.h"
 
 namespace lockstep {
 
@@ -138,11 +139,13 @@ std::shared_ptr<std::byte> map_file(const std::string& path, size_t bytes, bool 
   return {static_cast<std::byte*>(memory), [bytes](std::byte* mapped) { ::munmap(mapped, bytes); }};
 }
 
-std::string cache_folder() {
-  if (const std::string cache = environment("XDG_CACHE_HOME"); !cache.empty())
-    return expanded_path(cache, "XDG_CACHE_HOME: ") + "/lockstep";
-  const std::string home = environment("HOME");
-  return home.empty() ? "" : home + "/.cache/lockstep";
+std::string cache_folder() try {
+  const std::string cache = environment("XDG_CACHE_HOME"), home = environment("HOME");
+  if (cache.empty()) return home.empty() ? "" : home + "/.cache/lockstep";
+  return expanded_path(cache, "XDG_CACHE_HOME: ") + "/lockstep";
+} catch (const UserError& problem) {
+  log_warning(concat(problem.what(), "; nothing is kept in a cache"));
+  return "";
 }
 
 std::string expanded_path(const std::string& path, const std::string& what) {

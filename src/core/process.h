@@ -33,7 +33,7 @@ struct ProcessOptions {
   std::map<std::string, std::string> environment = {};  ///< added to this process's own
   Piped piped = Piped::nothing;
   int output = -1;             ///< a descriptor for its stdout if that is not piped; -1: this process's own
-  int errors = -1;             ///< a descriptor for its stderr, likewise
+  int errors = -1;             ///< a descriptor for its stderr if that is not piped; -1: this process's own
   bool without_input = false;  ///< its stdin is empty
 };
 

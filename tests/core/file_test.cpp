@@ -2,6 +2,7 @@
 #include "core/file.h"
 
 #include <cerrno>
+#include <cstdlib>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <span>
@@ -149,6 +150,16 @@ TEST(File, AReadOnlyFolderIsNamed) {
   fs::permissions(folder.path(), fs::perms::owner_read | fs::perms::owner_exec);
   expect_error_naming(folder / "file", [&] { write_file(folder / "file", "x"); });
   fs::permissions(folder.path(), fs::perms::owner_all);
+}
+
+TEST(File, ACacheOfAnotherUserIsNoneInsteadOfAnError) {
+  const char* set = std::getenv("XDG_CACHE_HOME");
+  const std::string before = set != nullptr ? set : "";
+  ::setenv("XDG_CACHE_HOME", "~somebody/cache", 1);
+  EXPECT_EQ(cache_folder(), "");
+  ::setenv("XDG_CACHE_HOME", "/a/cache", 1);
+  EXPECT_EQ(cache_folder(), "/a/cache/lockstep");
+  set != nullptr ? ::setenv("XDG_CACHE_HOME", before.c_str(), 1) : ::unsetenv("XDG_CACHE_HOME");
 }
 
 TEST(File, DirectoriesAreSynced) {
