@@ -182,6 +182,8 @@ Corpus from_address(const std::string& url) {
                           .url = url,
                           .sha256 = "",
                           .advice = "Download it elsewhere and give its path"};
+  require(!url.starts_with("file://~"), "data.dataset = ", url,
+          ": write the folder in full, or the path without file://");
   if (!url.starts_with("file://")) return cached_or_downloaded(remote);
   const std::optional<std::string> path = local_path(url);
   std::error_code unreadable;

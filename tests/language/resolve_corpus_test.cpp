@@ -87,6 +87,12 @@ TEST_F(ResolveCorpus, ReadsAFileUrlAnewEveryTime) {
   EXPECT_EQ(text_of(resolve_corpus(url)), "violets");
   write("a poem.txt", "asters");
   EXPECT_EQ(text_of(resolve_corpus("file://" + (folder_ / "a%20poem.txt").string())), "asters");
+  try {
+    resolve_corpus("file://~/poems/a.txt");
+    ADD_FAILURE() << "only a shell replaces ~";
+  } catch (const UserError& refused) {
+    EXPECT_NE(std::string(refused.what()).find("without file://"), std::string::npos) << refused.what();
+  }
   EXPECT_TRUE(cached_files().empty());
   expect_contains(user_error([&] { resolve_corpus(url + ".missing"); }),
                   {"data.dataset = " + url + ".missing"});
