@@ -156,7 +156,8 @@ std::string short_name(const std::string& path) {
   std::string name = std::filesystem::path(address.substr(0, address.find('?'))).stem().string();
   for (char& c : name)
     if (shell_quoted(std::string(1, c)).size() > 1) c = '_';
-  return name;
+  constexpr size_t most_bytes = 60;  // file systems limit a name to 255
+  return name.substr(0, most_bytes);
 }
 
 /// Returns the name of a run: that of its file. Without a file, runs of other models or data have other

@@ -114,13 +114,17 @@ TEST(Config, ProgramsBringTheirOwnDefaults) {
 }
 
 TEST(Config, ARunWithoutAFileIsNamedAfterItsModelAndItsData) {
-  const auto folder = [](const char* dataset, const char* from) {
-    return load({"train.steps=1", dataset, from}).log.dir;
+  const auto folder = [](const std::string& dataset, const std::string& from) {
+    return load({"train.steps=1", dataset.c_str(), from.c_str()}).log.dir;
   };
   EXPECT_EQ(folder("data.dataset=../my texts/", "model.from="), "runs/train_gpt-my_texts");
   EXPECT_EQ(folder("data.dataset=https://host/a/b.jsonl?key=/1", "model.from=gpt2/"),
             "runs/train_gpt-gpt2-b");
   EXPECT_EQ(load({"train.steps=1", "model.from=s3://bucket/base"}).log.dir, "runs/train_gpt-base");
+  // File systems limit a name to 255 bytes.
+  EXPECT_EQ(
+      folder("data.dataset=https://host/" + std::string(300, 'd'), "model.from=" + std::string(100, 'm')),
+      "runs/train_gpt-" + std::string(60, 'm') + "-" + std::string(60, 'd'));
   EXPECT_EQ(load({"--config=quickstart.ini", "data.dataset=other.txt"}).log.dir, "runs/quickstart");
 }
 
