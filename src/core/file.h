@@ -73,9 +73,8 @@ void require_of_system(Condition condition, int error, const Args&... message) {
     require(condition, message...);
 }
 
-/// Maps a file of `bytes` that other processes map, too. With `create` a new file replaces an older one,
-/// which processes that mapped it keep. Without `create` the file must exist. Throws Error with path and
-/// reason.
+/// Maps a file of `bytes` that other processes map, too. With `create` a new file replaces an older one, but
+/// not in processes that mapped it. Without `create` the file must exist. Throws Error with path and reason.
 std::shared_ptr<std::byte> map_file(const std::string& path, size_t bytes, bool create);
 
 /// Returns the folder for rebuildable data: lockstep in XDG_CACHE_HOME or ~/.cache; empty if there is none.
