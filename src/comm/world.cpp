@@ -149,7 +149,7 @@ class FirstFailure {
     if (code_ == exit_usage) std::this_thread::sleep_for(patience_before_speaking(launch));
     speaks_ = !has_others_ || claim_message(failure.message);
     if (!speaks_) silence_log_console();
-    log_error(failure.message);
+    if (!failure.message.empty()) log_error(failure.message);
     return true;
   }
   /// Ends all ranks. Returns the exit code.

@@ -41,7 +41,7 @@ std::string find_in_data_folder(const std::string& file);
 /// Returns a file for a text that is deleted with it. Throws UserError if TMPDIR is not a folder.
 std::shared_ptr<NewFile> temporary_text();
 
-/// Returns the corpus of the file at `path`, which may be a pipe. has_examples() tells its kind by `name` and
+/// Returns the corpus of the file at `path`, which may be a pipe. has_examples() finds its kind by `name` and
 /// contents.
 Corpus corpus_of_file(const std::string& name, const std::string& title, const std::string& path,
                       const std::string& source);

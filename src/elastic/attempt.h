@@ -19,7 +19,7 @@
 
 namespace lockstep {
 
-/// The output of a launcher on its way to lockrun's own. mpirun 4.1.4 crashes when its reader is gone.
+/// Passes the output of a launcher on to lockrun's own. mpirun 4.1.4 crashes when its reader is gone.
 struct RankOutput {
   OutputRelay output{STDOUT_FILENO}, errors{STDERR_FILENO};
 

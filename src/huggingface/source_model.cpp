@@ -150,7 +150,7 @@ std::map<std::string, std::string> SourceModel::texts() const {
   const std::vector<std::string> files = is_readable ? snapshot_->files() : std::vector<std::string>();
   std::map<std::string, std::string> found;
   for (const char* file : model_text_files) {
-    if (file == std::string_view("config.json")) continue;  // written anew
+    if (file == std::string_view("config.json")) continue;  // the model writes its own
     if (const auto text = folder_ ? folder_->text(file) : std::nullopt) found[file] = *text;
     if (std::ranges::count(files, file) > 0) found[file] = snapshot_->read_text(file);
   }

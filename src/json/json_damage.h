@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Returns what is wrong in a text that is no JSON, where a parser has given up after reading `byte` bytes.
+/// Describes the damage in a text that is not JSON. A parser has given up after `byte` bytes.
 std::string json_damage(std::string_view text, size_t byte);
 
 }  // namespace lockstep

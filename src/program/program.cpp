@@ -8,6 +8,8 @@
 #include <fcntl.h>
 #include <iostream>
 #include <iterator>
+#include <optional>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -41,16 +43,20 @@ int open_for_output(const std::string& path) {
   return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 }
 
-/// Returns the message about a failed write to stdout, with the reason in errno if it is not 0.
+/// Returns the message about a failed write to stdout, with the reason in errno if it is not 0. It is empty
+/// if the reader is gone: `head` leaves like this, and a reader that has enough needs no message.
 std::string loss_now() {
-  return concat("cannot write to the standard output", errno != 0 ? ": " : "",
-                errno != 0 ? std::strerror(errno) : "");
+  const int reason = errno;
+  pollfd output{STDOUT_FILENO, POLLOUT, 0};
+  if (reason == EPIPE || (::poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0)) return "";
+  return concat("cannot write to the standard output", reason != 0 ? ": " : "",
+                reason != 0 ? std::strerror(reason) : "");
 }
 
-/// Flushes stdout. Returns why it did not accept everything; empty if it did.
-std::string loss_of_output() {
+/// Flushes stdout. Returns why it did not accept everything; nothing if it did.
+std::optional<std::string> loss_of_output() {
   errno = 0;
-  if (std::cout.flush() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return "";
+  if (std::cout.flush() && std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return {};
   if (errno == 0) std::fflush(stdout);  // an earlier write failed; this one fails for the same reason
   return loss_now();
 }
@@ -67,9 +73,9 @@ void begin_program() {
 }
 
 void write_output(std::string_view text) {
-  std::string loss = loss_of_output();
-  if (loss.empty() && !write_all(STDOUT_FILENO, text)) loss = loss_now();
-  if (!loss.empty()) throw OutputLost(loss);
+  std::optional<std::string> loss = loss_of_output();
+  if (!loss && !write_all(STDOUT_FILENO, text)) loss = loss_now();
+  if (loss) throw OutputLost(*loss);
 }
 
 void write_output_to(const std::string& path, std::string_view text) {
@@ -91,11 +97,11 @@ std::string read_input() {
 }
 
 int end_program(int code) {
-  std::string loss = loss_of_output();
+  std::optional<std::string> loss = loss_of_output();
   // Some file systems report a full disk only when a descriptor is closed.
-  if (loss.empty() && ::close(::dup(STDOUT_FILENO)) != 0) loss = loss_now();
-  if (loss.empty() || code != 0) return code;
-  log_error(loss);
+  if (!loss && ::close(::dup(STDOUT_FILENO)) != 0) loss = loss_now();
+  if (!loss || code != 0) return code;
+  if (!loss->empty()) log_error(*loss);
   return 1;
 }
 

@@ -13,7 +13,8 @@ namespace lockstep {
 /// or beyond a limit of file sizes fail with an error instead of a signal.
 void begin_program();
 
-/// Thrown if results cannot be written: a full disk, or a reader that is gone. It is no fault of the program.
+/// Thrown if results cannot be written, for example to a full disk. The message is empty if the reader of
+/// stdout is gone: then the program ends with 1 and says nothing.
 class OutputLost : public Error {
  public:
   using Error::Error;
@@ -30,7 +31,7 @@ void write_output_to(const std::string& path, std::string_view text);
 /// Returns all of stdin. Throws UserError if it cannot be read.
 std::string read_input();
 
-/// Delivers what was written to stdout: the last call of every main(). If something was lost, it logs the
+/// Flushes stdout: the last call of every main(). If something was lost, it logs the
 /// reason, and the exit code is 1 instead of 0. Returns the exit code.
 int end_program(int code);
 

@@ -72,7 +72,7 @@ class SnapshotStore {
  private:
   friend StoredSnapshot find_snapshot(const std::string& path);
 
-  /// What a group, the keys up to their slash, has.
+  /// The files of a group. Its keys are equal up to their slash.
   struct Found {
     bool has_files = false;  ///< at least one that every snapshot has
     bool has_state = false;

@@ -27,7 +27,7 @@ struct LeaseTerms {
 };
 
 /// Ownership of a prefix of a bucket that one run at a time writes to. The object .owner names the owner,
-/// which writes it anew every few seconds, on condition that it is unchanged since (If-None-Match, If-Match).
+/// which rewrites it every few seconds, if it is unchanged since (If-None-Match, If-Match).
 /// A lease is over if its ETag has not changed for its whole length, as the watcher's own clock measures it.
 /// A later start of the same run takes the lease at once. A start warns if the server has
 /// no conditions: then two runs that start at the same moment may not notice each other.

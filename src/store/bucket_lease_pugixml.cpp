@@ -102,7 +102,7 @@ void BucketLease::take() {
       concat(key_, ": ", name_, "/", owner_object, " changes whenever this process tries to take it"));
 }
 
-/// Returns the object once nothing renews the lease, or nothing if it has to be looked at anew. Throws
+/// Returns the object once nothing renews the lease, or nothing if the caller has to look again. Throws
 /// OwnedByAnother if another run renews it.
 std::optional<BucketLease::Seen> BucketLease::seen_when_free(Seen seen) {
   if (!seen.exists) return seen;

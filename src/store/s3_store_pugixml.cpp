@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 constexpr int64_t most_parts = 10'000;
 constexpr int uploads_to_try = 3;
 constexpr const char* list_root = "ListBucketResult";
-/// A page of a list has a thousand keys of at most 1024 bytes, each of which may be escaped.
+/// A page of a list has a thousand keys of at most 1024 bytes, and any byte may be escaped.
 constexpr size_t most_page_bytes = size_t{16} << 20;
 
 /// An uploaded part: its number, from 1, and the server's tag of its contents.

@@ -92,7 +92,7 @@ TEST_F(Streams, GenerationEndsWithItsReader) {
                   (directory_ / "model") +
                   " --threads 1 --tokens 50 --batch-size 1 --input - | head -n 1; exit ${PIPESTATUS[2]}");
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_EQ(outcome.errors.find("Broken pipe"), outcome.errors.rfind("Broken pipe")) << outcome.errors;
+  EXPECT_EQ(outcome.errors.find("error"), std::string::npos) << outcome.errors;
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Configurations. What is read is written so that it reads back the same.
+// Configurations. A value that was read is written so that it reads back the same.
 #include "config/config.h"
 #include "config/config_file.h"
 #include "fuzz/fuzz.h"

@@ -13,7 +13,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
     const std::string written = gpt2_config_json(config);
     fuzz::check(gpt2_config_json(parse_gpt2_config(written, "again")) == written, "reads back differently:\n",
                 written);
-    if (config.model.layers > 64) return;  // only the names of so many tensors take long
+    if (config.model.layers > 64) return;  // the names of more tensors take long
     std::map<std::string, std::string> objects = {{"config.json", parts[0]}};
     if (!parts[1].empty()) objects["model.safetensors.index.json"] = parts[1];
     objects[parts[1].empty() ? "model.safetensors" : "a.safetensors"] = parts[2];

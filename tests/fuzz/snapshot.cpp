@@ -21,7 +21,7 @@ std::string with_checksum(const Json& state) {
   return Json{{"checksum", hash_text(hash_of(state.dump()))}, {"state", state}}.dump(2) + "\n";
 }
 
-/// Sets the checksums of the headers, as whoever damages a file on purpose would.
+/// Sets the checksums of the headers, as an attacker would.
 void set_header_checksums(Json& state, const std::map<std::string, std::string>& files) {
   for (const auto& [name, file] : files) {
     if (!state.is_object() || !state.contains("files") || !state["files"].is_object()) return;

@@ -184,7 +184,7 @@ TEST_F(BucketLeaseTest, OutlastsAnOutageThatBeganWithItsRenewal) {
     server.set_down(false);
     owner->check();
     owner->check();
-    // Without conditions a renewal that is on its way may overwrite what another start writes.
+    // Without conditions a pending renewal may overwrite the text of another start.
     if (conditions == Conditions::ignored) continue;
     server.set_text(killed_lease("30"));
     EXPECT_THROW(owner->check(), Error);
