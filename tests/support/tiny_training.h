@@ -26,8 +26,8 @@ inline int train_on_threads(int ranks, int threads, const Config& settings,
     Config config = settings;
     config.train.threads = threads;
     settle(config, world);
-    const LanguageData data =
-        config.data.dataset.ends_with(".jsonl") ? short_example_data(config, 100) : short_language_data(config, 100);
+    const LanguageData data = config.data.dataset.ends_with(".jsonl") ? short_example_data(config, 100)
+                                                                      : short_language_data(config, 100);
     const auto model = make_gpt(config, data.vocabulary_size);
     TrainingTask task = language_task(config, *model, data);
     if (change && world.is_first()) change(task);

@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "comm/stop_request.h"
-#include "program/signals.h"
 #include "core/error.h"
+#include "program/signals.h"
 #include "tests/support/config_support.h"
 #include "tests/support/tiny_training.h"
 

@@ -69,8 +69,8 @@ RunResult train_on(int ranks, const Config& config, int64_t lines = 20, bool ove
   run_ranks(ranks, [&](Communicator& communicator) {
     if (config.train.device == "cuda") set_current_stream(make_gpu_stream(0));
     const World world(communicator.shared_from_this());
-    const LanguageData data =
-        config.data.dataset.ends_with(".jsonl") ? short_example_data(config, 60) : short_language_data(config, lines);
+    const LanguageData data = config.data.dataset.ends_with(".jsonl") ? short_example_data(config, 60)
+                                                                      : short_language_data(config, lines);
     const auto model = make_gpt(config, data.vocabulary_size);
     TrainingTask task = language_task(config, *model, data);
     if (overflows) plant_overflows(task);
