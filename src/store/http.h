@@ -46,7 +46,7 @@ struct HttpReply {
 /// Returns the bytes [begin, begin + bytes) of an object from the reply to a request with range_header(). A
 /// server without ranges replies with the whole object. Throws TransientError for bytes that are not those
 /// of the range.
-std::string ranged_body(HttpReply reply, int64_t begin, int64_t bytes);
+std::string ranged_body(const HttpReply& reply, int64_t begin, int64_t bytes);
 
 /// Returns the host of a URL in lower case, "[::1]" for an IPv6 address; empty if it is not a URL.
 std::string host_of_url(const std::string& url);

@@ -146,7 +146,7 @@ HttpReply S3Client::attempt(const S3Request& request, const std::string& body_sh
   const bool has_body = reply.status == 200 || reply.status == 206;
   if (is_part && has_body && request.file == nullptr) {
     try {
-      reply.body = ranged_body(std::move(reply), request.begin, request.bytes);
+      reply.body = ranged_body(reply, request.begin, request.bytes);
     } catch (const TransientError& problem) {
       throw TransientError(what + problem.what());
     }
