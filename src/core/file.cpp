@@ -93,7 +93,7 @@ std::optional<std::string> read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   file >> std::noskipws >> text.rdbuf();
-  // Only a read that succeeds ends at the end of the file.
+  // Only a read that succeeds ends at the end of the file. Iterators would throw without the path.
   return file.eof() ? std::optional(std::move(text).str()) : std::nullopt;
 }
 
@@ -105,6 +105,7 @@ std::string read_named_file(const std::string& path, const std::string& option) 
 }
 
 OpenedFile open_own_file(const std::string& path, int flags) {
+  // In a shared folder a link could lead anywhere, and a FIFO would block.
   Descriptor file(::open(path.c_str(), flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666));
   struct stat status {};
   const int error = file && ::fstat(file.get(), &status) == 0 ? 0 : errno;
@@ -116,11 +117,11 @@ OpenedFile open_own_file(const std::string& path, int flags) {
   return {.file = std::move(file)};
 }
 
-bool may_pass(int error) {
-  constexpr std::array errors = {ENOSPC,    EDQUOT,   EIO,       ENOMEM,       EMFILE,      ENFILE,  EAGAIN,
-                                 EINTR,     ESTALE,   ENOLCK,    ETIMEDOUT,    ECONNRESET,  EBUSY,   ENODEV,
-                                 EREMOTEIO, ENOTCONN, EHOSTDOWN, EHOSTUNREACH, ENETUNREACH, ENETDOWN};
-  return std::find(errors.begin(), errors.end(), error) != errors.end();
+void require_of_system(Condition condition, int error, const std::string& message) {
+  constexpr std::array passing = {ENOSPC,    EDQUOT,   EIO,       ENOMEM,       EMFILE,      ENFILE,  EAGAIN,
+                                  EINTR,     ESTALE,   ENOLCK,    ETIMEDOUT,    ECONNRESET,  EBUSY,   ENODEV,
+                                  EREMOTEIO, ENOTCONN, EHOSTDOWN, EHOSTUNREACH, ENETUNREACH, ENETDOWN};
+  std::ranges::count(passing, error) > 0 ? expect(condition, message) : require(condition, message);
 }
 
 std::shared_ptr<std::byte> map_file(const std::string& path, size_t bytes, bool create) {
@@ -168,8 +169,16 @@ std::string find_program(const std::string& name) {
   return "";
 }
 
+std::string temporary_folder() {
+  std::error_code problem;
+  const std::string folder = std::filesystem::temp_directory_path(problem).string();
+  require(!problem, "TMPDIR = ", environment("TMPDIR"), ": ", problem.message(),
+          "; set it to a folder for temporary files");
+  return folder;
+}
+
 std::string make_temporary_folder(const std::string& name) {
-  std::string path = (std::filesystem::temp_directory_path() / (name + "-XXXXXX")).string();
+  std::string path = concat(temporary_folder(), "/", name, "-XXXXXX");
   const bool is_made = ::mkdtemp(path.data()) != nullptr;
   expect(is_made, "cannot make ", path, ": ", std::strerror(errno));
   return path;

@@ -44,8 +44,7 @@ class NewFile {
 /// Writes a whole file so that a crash leaves either the old or the new one: see NewFile.
 void write_file(const std::string& path, std::string_view bytes);
 
-/// Returns the contents of a file, or nothing if it cannot be read. A stream's iterators would throw an error
-/// without the path where the file system fails, or where the file is one of a process that has just ended.
+/// Returns the contents of a file, or nothing if it cannot be read.
 std::optional<std::string> read_file(const std::string& path);
 /// Returns the contents of a file that the user named. Throws UserError with the path, and the `option` that
 /// had it, if the file cannot be read.
@@ -57,21 +56,12 @@ struct OpenedFile {
   int error = 0;  ///< errno; EINVAL for a file of a wrong kind
   std::string reason = {};
 };
-/// Opens a file that a run writes in a folder that others may share. Refuses a symbolic link, which could
-/// lead anywhere, and whatever is not a regular file: a FIFO would block.
+/// Opens a file that a run writes. Refuses a symbolic link and any other file that is not regular.
 OpenedFile open_own_file(const std::string& path, int flags);
 
-/// Returns whether an error of the system is not the user's mistake: a full or failing disk, a lack of
-/// memory, a lost connection to a file server. The same start may succeed later.
-bool may_pass(int error);
-/// Throws Error with the joined message if the condition fails by an error that may pass, else UserError.
-template <class... Args>
-void require_of_system(Condition condition, int error, const Args&... message) {
-  if (may_pass(error))
-    expect(condition, message...);
-  else
-    require(condition, message...);
-}
+/// Throws Error if the condition fails by an error of the system that may pass: a full or failing disk, a
+/// lack of memory, a lost connection to a file server. Throws UserError for any other.
+void require_of_system(Condition condition, int error, const std::string& message);
 
 /// Maps a file of `bytes` that other processes map, too. With `create` a new file replaces an older one, but
 /// not in processes that mapped it. Without `create` the file must exist. Throws Error with path and reason.
@@ -87,7 +77,9 @@ std::string expanded_path(const std::string& path, const std::string& what);
 /// Returns the path of an executable program, looked up in PATH unless it has a slash; empty: none.
 std::string find_program(const std::string& name);
 
-/// Makes a new folder <name>-XXXXXX below TMPDIR (else /tmp) and returns its path. Throws Error.
+/// Returns TMPDIR, else /tmp. Throws UserError if it is not a folder.
+std::string temporary_folder();
+/// Makes a new folder <name>-XXXXXX in temporary_folder() and returns its path. Throws Error.
 std::string make_temporary_folder(const std::string& name);
 
 /// Makes the names in a directory durable. Throws Error.

@@ -32,9 +32,8 @@ struct ProcessOptions {
   std::vector<std::string> command;                     ///< the program, looked up in PATH, and its arguments
   std::map<std::string, std::string> environment = {};  ///< added to this process's own
   Piped piped = Piped::nothing;
-  int output = -1;             ///< a descriptor for its stdout if that is not piped; -1: this process's own
-  int errors = -1;             ///< a descriptor for its stderr if that is not piped; -1: this process's own
-  bool without_input = false;  ///< its stdin is empty
+  int output = -1, errors = -1;  ///< its stdout and stderr if they are not piped; -1: this process's own
+  bool without_input = false;    ///< its stdin is empty
 };
 
 /// A child in a process group of its own. It gets SIGKILL when the thread that started it ends. The rest of

@@ -108,11 +108,7 @@ Corpus folder_corpus(const std::string& folder) {
 }  // namespace
 
 std::shared_ptr<NewFile> temporary_text() {
-  std::error_code problem;
-  const fs::path folder = fs::temp_directory_path(problem);
-  require(!problem, "TMPDIR = ", environment("TMPDIR"), ": ", problem.message(),
-          "; set it to a folder for temporary files");
-  return std::make_shared<NewFile>((folder / "lockstep.txt").string());
+  return std::make_shared<NewFile>(temporary_folder() + "/lockstep.txt");
 }
 
 std::string find_in_data_folder(const std::string& file) {

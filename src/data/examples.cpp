@@ -32,9 +32,8 @@ std::string text_of(const Field& field) {
 std::string keys_of(const Field& object) {
   std::vector<std::string> keys;
   for (const auto& [key, value] : object.json().items()) keys.push_back(nlohmann::json(key).dump());
-  const std::string all = joined(keys);
-  const std::string shown = all.size() <= 80 ? all : all.substr(0, next_character(all, 80)) + "...";
-  return keys.empty() ? "no keys" : concat(keys.size() == 1 ? "the key " : "the keys ", shown);
+  return keys.empty() ? "no keys"
+                      : concat(keys.size() == 1 ? "the key " : "the keys ", shortened(joined(keys)));
 }
 
 Example example_of(std::string_view line, const std::string& place) {

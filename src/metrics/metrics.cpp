@@ -184,13 +184,14 @@ MetricsWriter::MetricsWriter(const std::string& path, int64_t resume_step, std::
   std::error_code ignored;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   OpenedFile opened = open_own_file(path, O_WRONLY | O_CREAT | O_APPEND);
-  require_of_system(bool(opened.file), opened.error, "log.dir: ", path,
-                    " cannot be written: ", opened.reason);
+  require_of_system(bool(opened.file), opened.error,
+                    concat("log.dir: ", path, " cannot be written: ", opened.reason));
   file_ = std::move(opened.file);
   const int64_t kept = bytes_up_to(path, resume_step);
   const bool is_cut = ::ftruncate(file_.get(), kept) == 0 && ::fsync(file_.get()) == 0;
-  require_of_system(is_cut, errno, "log.dir: ", path, " cannot be cut back to step ", resume_step, ": ",
-                    std::strerror(errno));
+  require_of_system(
+      is_cut, errno,
+      concat("log.dir: ", path, " cannot be cut back to step ", resume_step, ": ", std::strerror(errno)));
   if (const int64_t step = read_metrics_end(path).step; kept > 0 && step < resume_step)
     log_warning(concat(path, " lacks the lines of steps ", step + 1, " to ", resume_step,
                        ": an earlier start could not write them"));

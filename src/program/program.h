@@ -31,8 +31,8 @@ void write_output_to(const std::string& path, std::string_view text);
 /// Returns all of stdin. Throws UserError if it cannot be read.
 std::string read_input();
 
-/// Flushes stdout: the last call of every main(). If something was lost, it logs the
-/// reason, and the exit code is 1 instead of 0. Returns the exit code.
+/// Flushes stdout: the last call of every main(). Returns the exit code. If something was lost, that is 1
+/// instead of 0, and the reason is logged unless the reader is gone.
 int end_program(int code);
 
 }  // namespace lockstep

@@ -22,7 +22,6 @@ constexpr const char* step_prefix = "step-";
 constexpr const char* best_name = "best";
 constexpr const char* best_prefix = "best-";
 constexpr const char* failed_step_file = "failed-step.json";
-constexpr int most_reads = 2;
 constexpr std::chrono::milliseconds pause_between_reads{500};
 constexpr size_t most_failed_step_bytes = 4096;
 
@@ -65,14 +64,13 @@ auto naming(const std::string& name, Body body) {
 /// Opens a snapshot. In a bucket, damage counts only if a second read finds it too: a proxy may have cut a
 /// reply short, and an object may be missing for a moment.
 StoredSnapshot read_snapshot(const std::shared_ptr<ObjectStore>& store, const std::string& group) {
-  for (int reads = 1;; ++reads) {
-    try {
-      return {store, group};
-    } catch (const UserError&) {
-      if (store->has_atomic_groups() || reads == most_reads) throw;
-    }
-    std::this_thread::sleep_for(pause_between_reads);
+  try {
+    return {store, group};
+  } catch (const UserError&) {
+    if (store->has_atomic_groups()) throw;
   }
+  std::this_thread::sleep_for(pause_between_reads);
+  return {store, group};
 }
 
 }  // namespace
@@ -278,37 +276,41 @@ bool is_shared_by_all(const World& world, const std::string& path) {
   return std::ranges::all_of(problems, [](const std::string& one) { return one.empty(); });
 }
 
-std::optional<StoredSnapshot> SnapshotStore::newest(const std::function<void(const std::string&)>& report,
-                                                    int64_t end) const {
+/// Lists the snapshots once and returns the newest valid one as newest() does. Adds the problems of the
+/// others.
+std::optional<StoredSnapshot> SnapshotStore::newest_listed(int64_t end,
+                                                           std::vector<std::string>& problems) const {
   const int64_t passed_over = failed_step().passed_over;
-  std::vector<std::string> problems;
-  for (int reads = 1;; ++reads) {
-    problems.clear();
+  for (const std::string& name : snapshots_newest_first(step_prefix)) {
+    const int64_t step = *number_of(name, step_prefix);
+    if (step >= end || step == passed_over) continue;
     std::optional<StoredSnapshot> found;
-    for (const std::string& name : snapshots_newest_first(step_prefix)) {
-      const int64_t step = *number_of(name, step_prefix);
-      if (step >= end || step == passed_over) continue;
-      try {
-        found.emplace(read_snapshot(store_, name));
-      } catch (const UserError& problem) {
-        problems.emplace_back(problem.what());
-        continue;
-      }
-      found->require_readable();
-      if (found->state().step == step) break;
-      problems.push_back(
-          concat(found->name(), "/", state_file, " is damaged: it is that of step ", found->state().step));
-      found.reset();
-    }
-    // An earlier start of the run may have deleted a snapshot after it was listed, and written a newer one.
-    const bool is_settled = found || problems.empty() || store_->has_atomic_groups() || reads == most_reads;
-    if (!is_settled) {
-      std::this_thread::sleep_for(pause_between_reads);
+    try {
+      found.emplace(read_snapshot(store_, name));
+    } catch (const UserError& problem) {
+      problems.emplace_back(problem.what());
       continue;
     }
-    for (const std::string& problem : problems) report(problem);
-    return found;
+    found->require_readable();
+    if (found->state().step == step) return found;
+    problems.push_back(
+        concat(found->name(), "/", state_file, " is damaged: it is that of step ", found->state().step));
   }
+  return std::nullopt;
+}
+
+std::optional<StoredSnapshot> SnapshotStore::newest(const std::function<void(const std::string&)>& report,
+                                                    int64_t end) const {
+  std::vector<std::string> problems;
+  std::optional<StoredSnapshot> found = newest_listed(end, problems);
+  // An earlier start of the run may have deleted a snapshot after it was listed, and written a newer one.
+  if (!found && !problems.empty() && !store_->has_atomic_groups()) {
+    std::this_thread::sleep_for(pause_between_reads);
+    problems.clear();
+    found = newest_listed(end, problems);
+  }
+  for (const std::string& problem : problems) report(problem);
+  return found;
 }
 
 /// Returns where a folder's run keeps its snapshots, or the folder itself if it is not that of a run.

@@ -79,6 +79,7 @@ class SnapshotStore {
   };
   std::map<std::string, Found> groups(const std::string& prefix) const;
   std::vector<std::string> snapshots_newest_first(const std::string& prefix) const;
+  std::optional<StoredSnapshot> newest_listed(int64_t end, std::vector<std::string>& problems) const;
   std::string group_of(Kind kind, int64_t step) const;
   void remove_leftovers(Kind kind);
   void remove_older(Kind kind, const std::string& saved);

@@ -3,13 +3,12 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <mutex>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <thread>
 
+#include "core/clock.h"
 #include "store/owner.h"
 #include "store/s3_address.h"
 #include "store/s3_client.h"
@@ -27,10 +26,10 @@ struct LeaseTerms {
 };
 
 /// Ownership of a prefix of a bucket that one run at a time writes to. The object .owner names the owner,
-/// which rewrites it every few seconds, if it is unchanged since (If-None-Match, If-Match).
-/// A lease is over if its ETag has not changed for its whole length, as the watcher's own clock measures it.
-/// A later start of the same run takes the lease at once. A start warns if the server has
-/// no conditions: then two runs that start at the same moment may not notice each other.
+/// which rewrites it every few seconds, if it is unchanged since (If-None-Match, If-Match). A lease is over
+/// if its ETag has not changed for its whole length, as the watcher's own clock measures it. A later start of
+/// the same run takes the lease at once. A start warns if the server has no conditions: then two runs that
+/// start at the same moment may not notice each other.
 class BucketLease {
  public:
   /// Takes the lease. Throws OwnedByAnother if another run renews it, after watching it for at most its
@@ -43,7 +42,8 @@ class BucketLease {
   BucketLease(const BucketLease&) = delete;
   BucketLease& operator=(const BucketLease&) = delete;
 
-  /// Renews the lease. Throws Error if another start has taken it: then nothing more may be written.
+  /// Renews the lease, unless that was done a moment ago. Throws Error if another start has taken it: then
+  /// nothing more may be written.
   void check();
   /// Throws Error if a renewal of before has found the lease taken.
   void check_recently() const;
@@ -58,15 +58,14 @@ class BucketLease {
 
   void take();
   std::optional<Seen> seen_when_free(Seen seen);
-  bool has_changed(const Seen& before, const Seen& now) const;
   Seen look();
   Seen look_twice();
   bool write(const std::string& text, const Seen& before, int attempts);
   HttpReply put(const std::string& text, const std::string& condition, int attempts);
+  bool has_stored(const std::string& text, HttpReply reply);
   std::string next_text(bool is_released = false);
   void probe_conditions();
   bool renew(int attempts);
-  void renew_until(const std::stop_token& over);
   [[noreturn]] void throw_lost() const;
 
   std::string key_;
@@ -79,7 +78,7 @@ class BucketLease {
   Seen mine_;
   int64_t renewals_ = 0;
   bool has_conditions_ = true;
-  bool was_renewed_ = true;  ///< by the last renewal
+  Clock::time_point renewed_ = Clock::now();
   std::atomic<bool> is_lost_{false};
   std::jthread renewing_;
 };

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <condition_variable>
 #include <exception>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -71,13 +70,22 @@ BucketLease::BucketLease(std::string key, const S3Address& prefix, Owner self, L
       client_(prefix.bucket, options ? *options : S3Options::from_environment()) {
   name_ = client_.name_of(prefix.key);
   take();
-  renewing_ = std::jthread([this](const std::stop_token& over) { renew_until(over); });
+  renewing_ = std::jthread([this](const std::stop_token& over) {
+    repeat(over, terms_.renewal_seconds, [this] {
+      try {
+        return renew(1);
+      } catch (const std::exception&) {
+        return true;  // the server does not answer; the next renewal finds out whether the lease was taken
+      }
+    });
+  });
 }
 
 BucketLease::~BucketLease() {
   renewing_.request_stop();
   renewing_.join();
-  if (is_lost_ || !was_renewed_) return;
+  // Without an answer to the last renewals the server would only hold up the end.
+  if (is_lost_ || seconds_since(renewed_) > 2.0 * terms_.renewal_seconds) return;
   try {
     write(next_text(true), mine_, 1);
   } catch (const std::exception&) {
@@ -117,7 +125,8 @@ std::optional<BucketLease::Seen> BucketLease::seen_when_free(Seen seen) {
     wait_unless_stopped(std::min(terms_.poll_seconds, lease->length_seconds));
     const Clock::time_point asked = Clock::now();
     const Seen now = look_twice();
-    if (has_changed(seen, now)) {
+    const bool has_tags = !seen.tag.empty() && !now.tag.empty();
+    if (now.exists != seen.exists || (has_tags ? now.tag != seen.tag : now.text != seen.text)) {
       const std::optional<Lease> next = now.exists ? lease_in(now.text) : std::nullopt;
       if (next && !next->is_released()) throw OwnedByAnother(key_, name_, next->owner);
       return std::nullopt;
@@ -126,11 +135,6 @@ std::optional<BucketLease::Seen> BucketLease::seen_when_free(Seen seen) {
     if (seconds_since(asked) > terms_.renewal_seconds) begin = Clock::now();
   }
   return seen;
-}
-
-bool BucketLease::has_changed(const Seen& before, const Seen& now) const {
-  const bool has_tags = !before.tag.empty() && !now.tag.empty();
-  return before.exists != now.exists || (has_tags ? before.tag != now.tag : before.text != now.text);
 }
 
 BucketLease::Seen BucketLease::look() {
@@ -147,8 +151,17 @@ BucketLease::Seen BucketLease::look_twice() {
 
 HttpReply BucketLease::put(const std::string& text, const std::string& condition, int attempts) {
   const std::array body = {std::as_bytes(std::span(text))};
+  std::vector<std::string> headers;
+  if (!condition.empty()) headers.push_back(condition);
   return client_.send(
-      {.method = "PUT", .key = object_, .condition = condition, .body = body, .attempts = attempts});
+      {.method = "PUT", .key = object_, .headers = headers, .body = body, .attempts = attempts});
+}
+
+/// Remembers the text of a PUT that succeeded. Returns whether it did.
+bool BucketLease::has_stored(const std::string& text, HttpReply reply) {
+  const bool is_stored = reply.status >= 200 && reply.status < 300;
+  if (is_stored) mine_ = {.exists = true, .text = text, .tag = strong(reply.headers["etag"])};
+  return is_stored;
 }
 
 /// Writes the object if it is unchanged since it was seen. Returns whether this was done.
@@ -156,24 +169,21 @@ bool BucketLease::write(const std::string& text, const Seen& before, int attempt
   Seen last = before;
   // Two rounds: a renewal whose reply was lost has changed the object, and this process is still its owner.
   for (int round = 0; round < 2; ++round) {
-    if (before.exists && last.tag.empty()) has_conditions_ = false;
-    HttpReply reply;
+    if (last.exists && last.tag.empty()) has_conditions_ = false;
     if (has_conditions_) {
-      reply = put(text, last.exists ? concat("If-Match: ", last.tag) : "If-None-Match: *", attempts);
-      const bool is_answer = reply.status < 300 || reply.status == 404 || reply.status == 412;
-      if (!is_answer) has_conditions_ = false;
+      const HttpReply reply =
+          put(text, last.exists ? concat("If-Match: ", last.tag) : "If-None-Match: *", attempts);
+      if (has_stored(text, reply)) return true;
+      has_conditions_ = reply.status == 404 || reply.status == 412;
     }
-    if (!has_conditions_ && look().text == last.text) reply = put(text, "", attempts);
-    if (reply.status >= 200 && reply.status < 300) {
-      mine_ = {.exists = true, .text = text, .tag = strong(reply.headers["etag"])};
+    if (!has_conditions_ && look().text == last.text && has_stored(text, put(text, "", attempts)))
       return true;
-    }
     last = look();
-    const std::optional<Lease> now = last.exists ? lease_in(last.text) : std::nullopt;
     if (last.text == text) {
       mine_ = last;
       return true;
     }
+    const std::optional<Lease> now = last.exists ? lease_in(last.text) : std::nullopt;
     if (!now || now->owner != self_ || now->is_released()) return false;
   }
   return false;
@@ -188,9 +198,9 @@ std::string BucketLease::next_text(bool is_released) {
 void BucketLease::probe_conditions() {
   if (has_conditions_) {
     const std::string text = next_text();
-    HttpReply reply = put(text, "If-None-Match: *", 0);
+    const HttpReply reply = put(text, "If-None-Match: *", 0);
     has_conditions_ = reply.status == 412;
-    if (reply.status < 300) mine_ = {.exists = true, .text = text, .tag = strong(reply.headers["etag"])};
+    has_stored(text, reply);
   }
   if (!has_conditions_)
     log_warning(concat(key_, ": the server of ", name_,
@@ -200,14 +210,20 @@ void BucketLease::probe_conditions() {
 
 bool BucketLease::renew(int attempts) {
   const std::scoped_lock lock(mutex_);
-  was_renewed_ = false;
-  if (!is_lost_ && !write(next_text(), mine_, attempts)) is_lost_ = true;
-  was_renewed_ = !is_lost_;
-  return was_renewed_;
+  if (is_lost_) return false;
+  is_lost_ = !write(next_text(), mine_, attempts);
+  renewed_ = Clock::now();
+  return !is_lost_;
 }
 
 void BucketLease::check() {
-  if (!renew(0)) throw_lost();
+  // Each object of a snapshot asks for this.
+  const double moment = terms_.renewal_seconds / 8.0;
+  const bool is_fresh = [&] {
+    const std::scoped_lock lock(mutex_);
+    return !is_lost_ && seconds_since(renewed_) < moment;
+  }();
+  if (!is_fresh && !renew(0)) throw_lost();
 }
 
 void BucketLease::check_recently() const {
@@ -218,20 +234,6 @@ void BucketLease::throw_lost() const {
   throw Error(concat(key_, ": ", name_,
                      " no longer belongs to this process: another start took it or deleted its object ",
                      owner_object));
-}
-
-void BucketLease::renew_until(const std::stop_token& over) {
-  std::mutex mutex;
-  std::unique_lock guard(mutex);
-  std::condition_variable_any nothing;
-  const std::chrono::duration<double> interval(terms_.renewal_seconds);
-  while (!nothing.wait_for(guard, over, interval, [&] { return over.stop_requested(); })) {
-    try {
-      if (!renew(1)) return;
-    } catch (const std::exception&) {
-      // The server does not answer. The next renewal finds out whether the lease was taken meanwhile.
-    }
-  }
 }
 
 }  // namespace lockstep

@@ -5,11 +5,9 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
-#include <mutex>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -25,7 +23,7 @@ namespace lockstep {
 namespace {
 
 constexpr const char* owner_file = "/.owner";
-constexpr std::chrono::seconds touch_interval{1};
+constexpr double touch_interval_seconds = 1.0;
 constexpr std::chrono::milliseconds poll_interval{50};
 
 /// Returns the owner that the file names; nothing if it is empty, as an owner that leaves makes it.
@@ -34,9 +32,6 @@ std::optional<Owner> read_owner(int file) {
   const ssize_t count = ::pread(file, bytes.data(), bytes.size(), 0);
   return owner_in({bytes.data(), static_cast<size_t>(std::max<ssize_t>(count, 0))});
 }
-
-/// The owner in a file that is replaced at this moment.
-const Owner unknown_owner = *owner_in("?");
 
 struct stat status_of(int file) {
   struct stat status {};
@@ -54,12 +49,15 @@ FolderOwner::FolderOwner(std::string key, std::string folder, Owner self, double
       patience_(patience) {
   std::error_code problem;
   std::filesystem::create_directories(folder_, problem);
-  require_of_system(!problem, problem.value(), key_, ": ", folder_, " cannot be created: ", problem.message(),
-                    "; choose another ", key_);
+  require_of_system(
+      !problem, problem.value(),
+      concat(key_, ": ", folder_, " cannot be created: ", problem.message(), "; choose another ", key_));
   const Clock::time_point begin = Clock::now();
   take();
   waited_seconds_ = seconds_since(begin);
-  touching_ = std::jthread([this](const std::stop_token& over) { touch_until(over); });
+  touching_ = std::jthread([this](const std::stop_token& over) {
+    repeat(over, touch_interval_seconds, [this] { return touch(); });
+  });
 }
 
 FolderOwner::~FolderOwner() {
@@ -88,15 +86,16 @@ std::optional<Owner> FolderOwner::try_to_take() {
   // The file may belong to another user of a shared folder. A lock only needs read access.
   if (opened.error == EACCES) opened = open_own_file(path_, O_RDONLY);
   const Descriptor& file = opened.file;
-  require_of_system(bool(file), opened.error, key_, ": ", path_, " cannot be written: ", opened.reason,
-                    "; choose another ", key_);
+  require_of_system(
+      bool(file), opened.error,
+      concat(key_, ": ", path_, " cannot be written: ", opened.reason, "; choose another ", key_));
   const Lock state = lock(file.get());
   // If the file was replaced between the two calls, the new file counts.
-  if (place_of(file.get()) != Possession::own) return unknown_owner;
+  if (place_of(file.get()) != Possession::own) return unknown_owner();
   const std::optional<Owner> other = read_owner(file.get());
   if (state == Lock::held) {
     if (other && !self_.supersedes(*other)) throw OwnedByAnother(key_, folder_, *other);
-    return other.value_or(unknown_owner);
+    return other.value_or(unknown_owner());
   }
   // A lock that could be taken only proves that this host has no other owner.
   const bool has_left = !other || (state == Lock::taken && other->boot_id == self_.boot_id);
@@ -132,8 +131,9 @@ void FolderOwner::make_own_file() {
   const bool is_placed = is_written && ::rename(beside.c_str(), path_.c_str()) == 0;
   if (is_written && !is_placed) error = errno;
   if (!is_placed) ::unlink(beside.c_str());
-  require_of_system(is_placed, error, key_, ": ", folder_, " cannot be written: ", std::strerror(error),
-                    "; choose another ", key_);
+  require_of_system(
+      is_placed, error,
+      concat(key_, ": ", folder_, " cannot be written: ", std::strerror(error), "; choose another ", key_));
 }
 
 /// Returns whether the path still leads to this open file. Opens the path again, because a network file
@@ -161,6 +161,12 @@ bool FolderOwner::is_touched_by_others() const {
   return false;
 }
 
+bool FolderOwner::touch() {
+  ::futimens(file_.get(), nullptr);
+  is_lost_.store(place_of(file_.get()) == Possession::lost, std::memory_order_relaxed);
+  return true;
+}
+
 void FolderOwner::check() const {
   const Possession place = place_of(file_.get());
   expect(place != Possession::unknown, key_, ": ", path_, " cannot be checked: ", std::strerror(errno));
@@ -170,16 +176,6 @@ void FolderOwner::check() const {
 
 void FolderOwner::check_recently() const {
   if (is_lost_.load(std::memory_order_relaxed)) check();
-}
-
-void FolderOwner::touch_until(const std::stop_token& over) {
-  std::mutex mutex;
-  std::unique_lock guard(mutex);
-  std::condition_variable_any nothing;
-  while (!nothing.wait_for(guard, over, touch_interval, [&] { return over.stop_requested(); })) {
-    ::futimens(file_.get(), nullptr);
-    is_lost_.store(place_of(file_.get()) == Possession::lost, std::memory_order_relaxed);
-  }
 }
 
 }  // namespace lockstep

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
-#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -50,7 +49,7 @@ class FolderOwner {
   void make_own_file();
   Possession place_of(int file) const;
   bool is_touched_by_others() const;
-  void touch_until(const std::stop_token& over);
+  bool touch();
 
   std::string key_;
   std::string folder_;

@@ -61,7 +61,8 @@ class ObjectStore : public ObjectReader {
   /// Sets which files of a group are the caller's, by name. Other files in a group are never deleted. Without
   /// this call all files are the caller's.
   void set_own_files(std::function<bool(const std::string& name)> is_own) { is_own_ = std::move(is_own); }
-  /// Sets a function that is called before anything is renamed or deleted. If it throws, nothing changes.
+  /// Sets a function that is called before anything is renamed, deleted or put. If it throws, nothing
+  /// changes.
   void set_guard(std::function<void()> guard) { guard_ = std::move(guard); }
 
   /// Writes an object. Concurrent readers see the old object or the new one, whole.

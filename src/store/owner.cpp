@@ -2,8 +2,10 @@
 #include "store/owner.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <ctime>
 #include <iomanip>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <tuple>
@@ -69,9 +71,11 @@ std::optional<Owner> owner_in(std::string_view text) {
     read_value(JsonField<Json>(text, "the owner", most_bytes), owner);
     return owner;
   } catch (const UserError&) {
-    return Owner{.host = "an unknown host", .since = "an unknown time"};
+    return unknown_owner();
   }
 }
+
+Owner unknown_owner() { return {.host = "an unknown host", .since = "an unknown time"}; }
 
 OwnedByAnother::OwnedByAnother(const std::string& key, const std::string& place, const Owner& owner)
     : UserError(concat(key, ": another run writes to ", place, ": process ", owner.process, " on ",
@@ -93,6 +97,14 @@ void wait_for_owner(double seconds, const std::function<void()>& take) {
     }
     wait_unless_stopped(1.0);
   }
+}
+
+void repeat(const std::stop_token& over, double interval_seconds, const std::function<bool()>& body) {
+  std::mutex mutex;
+  std::unique_lock guard(mutex);
+  std::condition_variable_any nothing;
+  const auto is_over = [&] { return over.stop_requested(); };
+  while (!nothing.wait_for(guard, over, clock_duration(interval_seconds), is_over) && body()) continue;
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -34,6 +35,7 @@ std::string text_of(const Owner& owner);
 /// Returns the owner in such a text; nothing in an empty one. A text that cannot be read names an unknown
 /// owner, because it may be in the middle of being written.
 std::optional<Owner> owner_in(std::string_view text);
+Owner unknown_owner();
 
 /// A UserError because another run writes to a place. Its message names the host, process and start.
 class OwnedByAnother : public UserError {
@@ -44,5 +46,8 @@ class OwnedByAnother : public UserError {
 /// Runs `take` until it does not throw OwnedByAnother any more, for at most `seconds`. Logs the owner each
 /// minute. Throws StoppedBeforeStart if the start is asked to stop.
 void wait_for_owner(double seconds, const std::function<void()>& take);
+
+/// Calls `body` at each interval until it returns false or `over` is requested.
+void repeat(const std::stop_token& over, double interval_seconds, const std::function<bool()>& body);
 
 }  // namespace lockstep

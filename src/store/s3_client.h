@@ -34,7 +34,6 @@ struct S3Request {
   std::string key = {};  ///< empty: the bucket itself
   std::map<std::string, std::string> query = {};
   std::vector<std::string> headers = {};  ///< "name: value"
-  std::string condition = {};             ///< "If-None-Match: *" or "If-Match: TAG"; empty: none
   Pieces body = {};
   NewFile* file = nullptr;  ///< receives the body of a successful reply
   /// A part of the object, as in ObjectReader::get(). The reply's body is this part.
@@ -49,10 +48,10 @@ class S3Client {
  public:
   S3Client(std::string bucket, S3Options options);
 
-  /// Sends a request and returns the reply if its status is 2xx, 304, 404 or 416. A request with a condition
-  /// may also be answered with 412 (it does not hold), or with 400, 405 or 501 (the server knows none).
-  /// Throws UserError for mistakes of the user (403, no bucket, no credentials); it lists the tried places.
-  /// Throws Error if no attempt succeeded.
+  /// Sends a request and returns the reply if its status is 2xx, 304, 404 or 416. A PUT with a condition
+  /// (If-Match, If-None-Match) may also be answered with 412 (it does not hold), or with 400, 405 or 501 (the
+  /// server knows none). Throws UserError for mistakes of the user (403, no bucket, no credentials); it lists
+  /// the tried places. Throws Error if no attempt succeeded.
   HttpReply send(const S3Request& request);
 
   std::string name_of(const std::string& key) const;

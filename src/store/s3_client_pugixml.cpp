@@ -52,6 +52,12 @@ std::string subject_of(const S3Request& request) {
   return prefix == request.query.end() ? request.key : prefix->second;
 }
 
+bool is_conditional_put(const S3Request& request) {
+  return request.method == "PUT" && std::ranges::any_of(request.headers, [](const std::string& header) {
+           return header.starts_with("If-");
+         });
+}
+
 bool completes_upload(const S3Request& request) {
   return request.method == "POST" && request.query.contains("uploadId");
 }
@@ -117,21 +123,21 @@ HttpReply S3Client::attempt(const S3Request& request, const std::string& body_sh
                    .headers = range_header(request.begin, request.bytes),
                    .body_sha256 = body_sha256};
   to_sign.headers.insert(to_sign.headers.end(), request.headers.begin(), request.headers.end());
-  if (!request.condition.empty()) to_sign.headers.push_back(request.condition);
   if (!request.body.empty()) to_sign.headers.emplace_back("content-type: application/octet-stream");
   const Credentials credentials = credentials_.current();  // may ask a server, so the time is taken later
-  const HttpRequest signed_request{
-      .method = request.method,
-      .url = concat(url, to_sign.query.empty() ? "" : "?", to_sign.query),
-      .headers = sign_s3(credentials, options_.region, to_sign, std::time(nullptr)),
-      .body = request.body,
-      .file = request.file,
-      .ca_bundle = options_.ca_bundle,
-      .stall_seconds = options_.stall_seconds,
-      // S3 may take minutes to join the parts of an object. It sends a blank now and then.
-      .total_seconds = completes_upload(request) ? seconds_to_complete : 0.0,
-      .least_rate = completes_upload(request) ? 1 : HttpRequest().least_rate,
-      .most_bytes = most_bytes_in_memory};
+  HttpRequest signed_request{.method = request.method,
+                             .url = concat(url, to_sign.query.empty() ? "" : "?", to_sign.query),
+                             .headers = sign_s3(credentials, options_.region, to_sign, std::time(nullptr)),
+                             .body = request.body,
+                             .file = request.file,
+                             .ca_bundle = options_.ca_bundle,
+                             .stall_seconds = options_.stall_seconds,
+                             .most_bytes = most_bytes_in_memory};
+  if (completes_upload(request)) {
+    // S3 may take minutes to join the parts of an object. It sends a blank now and then.
+    signed_request.total_seconds = seconds_to_complete;
+    signed_request.least_rate = 1;
+  }
   const std::string what = concat(name_of(subject_of(request)), ": ", request.method, " failed: ");
   HttpReply reply;
   try {
@@ -163,7 +169,7 @@ void S3Client::judge(const S3Request& request, const HttpReply& reply) {
   const bool is_page = reply.status == 404 && code.empty() && request.root != nullptr;
   const bool is_absent = reply.status == 404 && code != "NoSuchBucket" && !is_page;
   if (is_absent || reply.status == 416 || reply.status == 304) return;
-  if (!request.condition.empty() && reply.status == 412) return;
+  if (is_conditional_put(request) && reply.status == 412) return;
   const auto region = reply.headers.find("x-amz-bucket-region");
   const bool is_elsewhere = (reply.status == 301 || reply.status == 307 || reply.status == 400) &&
                             region != reply.headers.end() && region->second != options_.region;
@@ -175,7 +181,7 @@ void S3Client::judge(const S3Request& request, const HttpReply& reply) {
     throw TransientError(concat(name_of(subject_of(request)), ": ", request.method,
                                 " failed: the server answered ", describe(reply)));
   const bool is_unknown = reply.status == 400 || reply.status == 405 || reply.status == 501;
-  if (!request.condition.empty() && is_unknown) return;
+  if (is_conditional_put(request) && is_unknown) return;
   refuse(request, reply);
 }
 

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Logs on rank 0 the ranks, device, data, model, memory, length and results folder of a run that starts.
+/// Logs the start of a run on rank 0, with its ranks, device, data, model, memory, steps and folder.
 void log_start(const Config& config, const World& world, const TrainingTask& task,
                const DataParallel& data_parallel, int64_t steps);
 

@@ -21,8 +21,8 @@
 #include "core/file.h"
 #include "store/object_store.h"
 
-// A target defines this function. libFuzzer calls it with one input after the other, and keeps an input that
-// ends the process: by a failed check, an invalid access, or an exception that the target does not expect.
+// A target defines this function. libFuzzer calls it with one input after the other. It keeps an input that
+// ends the process by a failed check, an invalid access or an unexpected exception.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes);
 
 namespace lockstep::fuzz {
