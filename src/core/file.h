@@ -59,8 +59,8 @@ struct OpenedFile {
 /// Opens a file that a run writes. Refuses a symbolic link and any other file that is not regular.
 OpenedFile open_own_file(const std::string& path, int flags);
 
-/// Throws Error if the condition fails by an error of the system that may pass: a full or failing disk, a
-/// lack of memory, a lost connection to a file server. Throws UserError for any other.
+/// Throws Error if the condition fails and the system's error may pass, such as a full or failing disk, a
+/// lack of memory or a lost file server. Throws UserError for any other.
 void require_of_system(Condition condition, int error, const std::string& message);
 
 /// Maps a file of `bytes` that other processes map, too. With `create` a new file replaces an older one, but

@@ -54,7 +54,7 @@ class HttpFolder : public ObjectReader {
         if (reply.is_busy()) throw TransientError(concat("the server answered ", reply.status));
         require(reply.status < 400 || reply.status == 404 || reply.status == 416, "the server answered ",
                 reply.status);
-        if (reply.status == 206) reply.body = ranged_body(reply, begin, bytes);
+        if (reply.status == 206) cut_to_range(reply, begin, bytes);
         return reply;
       });
     } catch (const UserError& problem) {

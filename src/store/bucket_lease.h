@@ -25,11 +25,11 @@ struct LeaseTerms {
   static LeaseTerms from_environment();
 };
 
-/// Ownership of a prefix of a bucket that one run at a time writes to. The object .owner names the owner,
-/// which rewrites it every few seconds, if it is unchanged since (If-None-Match, If-Match). A lease is over
-/// if its ETag has not changed for its whole length, as the watcher's own clock measures it. A later start of
-/// the same run takes the lease at once. A start warns if the server has no conditions: then two runs that
-/// start at the same moment may not notice each other.
+/// Ownership of a prefix of a bucket that one run at a time writes to. The object .owner names the owner. The
+/// owner rewrites it every few seconds, on condition that nobody else did (If-None-Match, If-Match). A lease
+/// is over if its ETag has not changed for its whole length, as the watcher's own clock measures it. A later
+/// start of the same run takes the lease at once. A start warns if the server has no conditions: then two
+/// runs that start at the same moment may not notice each other.
 class BucketLease {
  public:
   /// Takes the lease. Throws OwnedByAnother if another run renews it, after watching it for at most its

@@ -15,14 +15,15 @@ std::vector<std::string> range_header(int64_t begin, int64_t bytes) {
   return {concat("Range: bytes=", begin, "-", begin + std::min(bytes, all - begin) - 1)};
 }
 
-std::string ranged_body(const HttpReply& reply, int64_t begin, int64_t bytes) {
+void cut_to_range(HttpReply& reply, int64_t begin, int64_t bytes) {
   if (reply.status != 206) {
-    const auto from = static_cast<size_t>(std::min<int64_t>(begin, std::ssize(reply.body)));
-    return reply.body.substr(from, static_cast<size_t>(bytes));
+    const int64_t size = std::ssize(reply.body), from = std::min(begin, size);
+    reply.body.resize(static_cast<size_t>(from + std::min(bytes, size - from)));
+    reply.body.erase(0, static_cast<size_t>(from));
+    return;
   }
   // "bytes 100-199/1000". The size behind the slash is "*" if the server does not know it.
-  const auto header = reply.headers.find("content-range");
-  const std::string range = header == reply.headers.end() ? "" : header->second;
+  const std::string& range = reply.headers["content-range"];
   const size_t space = range.find(' '), dash = range.find('-'), slash = range.find('/');
   const auto number = [&](size_t from, size_t to) {
     return from == std::string::npos || to == std::string::npos || from >= to
@@ -35,7 +36,6 @@ std::string ranged_body(const HttpReply& reply, int64_t begin, int64_t bytes) {
   if (!is_whole)
     throw TransientError(concat("bytes from ", begin, " on were requested, but the server sent ",
                                 reply.body.size(), " bytes, \"", range.substr(0, 80), "\""));
-  return reply.body;
 }
 
 }  // namespace lockstep

@@ -43,10 +43,10 @@ struct HttpReply {
   bool is_busy() const { return status == 429 || (status >= 500 && status != 501); }
 };
 
-/// Returns the bytes [begin, begin + bytes) of an object from the reply to a request with range_header(). A
+/// Cuts the body to the bytes [begin, begin + bytes) of an object, after a request with range_header(). A
 /// server without ranges replies with the whole object. Throws TransientError for bytes that are not those
 /// of the range.
-std::string ranged_body(const HttpReply& reply, int64_t begin, int64_t bytes);
+void cut_to_range(HttpReply& reply, int64_t begin, int64_t bytes);
 
 /// Returns the host of a URL in lower case, "[::1]" for an IPv6 address; empty if it is not a URL.
 std::string host_of_url(const std::string& url);

@@ -35,6 +35,7 @@ std::string text_of(const Owner& owner);
 /// Returns the owner in such a text; nothing in an empty one. A text that cannot be read names an unknown
 /// owner, because it may be in the middle of being written.
 std::optional<Owner> owner_in(std::string_view text);
+/// Returns an owner of whom nothing is known.
 Owner unknown_owner();
 
 /// A UserError because another run writes to a place. Its message names the host, process and start.

@@ -142,21 +142,15 @@ HttpReply S3Client::attempt(const S3Request& request, const std::string& body_sh
   HttpReply reply;
   try {
     reply = http_.perform(signed_request);
+    const bool is_part = request.begin > 0 || request.bytes < ObjectReader::all_bytes;
+    const bool has_body = request.file == nullptr && (reply.status == 200 || reply.status == 206);
+    if (is_part && has_body) cut_to_range(reply, request.begin, request.bytes);
   } catch (const TransientError& problem) {
     throw TransientError(what + problem.what());
   } catch (const UserError& problem) {
     throw UserError(what + problem.what());
   }
   judge(request, reply);
-  const bool is_part = request.begin > 0 || request.bytes < ObjectReader::all_bytes;
-  const bool has_body = reply.status == 200 || reply.status == 206;
-  if (is_part && has_body && request.file == nullptr) {
-    try {
-      reply.body = ranged_body(reply, request.begin, request.bytes);
-    } catch (const TransientError& problem) {
-      throw TransientError(what + problem.what());
-    }
-  }
   return reply;
 }
 
