@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/error.h"
 #include "core/log.h"
+#include "elastic/launchers.h"
 #include "elastic/node.h"
 #include "elastic/rendezvous.h"
 #include "elastic/supervisor.h"
@@ -24,7 +25,7 @@ int launch(const LaunchOptions& options) {
   StopRequest request;
   if (has_rendezvous) {
     // This check comes before the wait for other nodes.
-    require_mpirun_for_several_nodes();
+    require_host_program();
     Rendezvous nodes(options.nodes);
     return supervise(options, nodes, request);
   }
@@ -35,8 +36,6 @@ int launch(const LaunchOptions& options) {
 int run(const std::vector<std::string>& arguments) {
   const std::string mode = arguments.empty() ? "" : arguments[0];
   if (mode == "--keeper" && arguments.size() == 2) return run_keeper(arguments[1]);
-  if (mode == "--launch-agent" && arguments.size() > 2)
-    return run_launch_agent(arguments[1], {arguments.begin() + 2, arguments.end()});
   const std::optional<LaunchOptions> options = parse_launch_options(arguments);
   return options ? launch(*options) : 0;
 }

@@ -21,6 +21,9 @@ struct HeartbeatPage {
   char failure[960] = {};                     ///< why the rank ends; empty without a failure
 };
 
+/// The phase of a rank that has finished its work and waits in MPI_Finalize for the others.
+constexpr const char* leaving_phase = "leaving";
+
 /// Returns the page of this process. Without LOCKSTEP_HEARTBEAT it is memory that no other process reads.
 HeartbeatPage& heartbeat();
 

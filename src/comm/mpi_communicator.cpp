@@ -237,7 +237,9 @@ MpiRank initialize_mpi() {
 void finalize_mpi() {
   int finalized = 0;
   MPI_Finalized(&finalized);
-  if (initialized() && !finalized) MPI_Finalize();
+  if (!initialized() || finalized) return;
+  report_progress(leaving_phase);
+  MPI_Finalize();
 }
 
 void abort_mpi(int exit_code) {

@@ -2,13 +2,28 @@
 #include "comm/open_mpi.h"
 
 #include <cstdlib>
+#include <fstream>
 #include <regex>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "core/error.h"
 #include "core/process.h"
 
 namespace lockstep {
+namespace {
+
+/// Returns whether Open MPI may copy between processes through the kernel.
+bool may_read_siblings() {
+  int scope = 0;
+  std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope;
+  char from = 1, to = 0;
+  const iovec local{.iov_base = &to, .iov_len = 1};
+  const iovec remote{.iov_base = &from, .iov_len = 1};
+  return scope == 0 && ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) == 1;
+}
+
+}  // namespace
 
 MpiVersion MpiVersion::in(const std::string& text) {
   MpiVersion version;
@@ -33,7 +48,7 @@ std::string MpiVersion::text() const { return concat(family, " ", number); }
 
 std::vector<std::string> more_ranks_than_cores() { return {"--oversubscribe", "--bind-to", "none"}; }
 
-MpirunEnvironment& MpirunEnvironment::allow_root() {
+OpenMpiEnvironment& OpenMpiEnvironment::allow_root() {
   if (::geteuid() != 0) return *this;
   for (const char* variable : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
                                "PRTE_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM"})
@@ -41,26 +56,57 @@ MpirunEnvironment& MpirunEnvironment::allow_root() {
   return *this;
 }
 
-MpirunEnvironment& MpirunEnvironment::leave_failures() {
+OpenMpiEnvironment& OpenMpiEnvironment::leave_failures() {
   set_default("OMPI_MCA_orte_execute_quiet", "1");
   set_default("PRTE_MCA_state_base_recoverable", "1");
   return *this;
 }
 
-MpirunEnvironment& MpirunEnvironment::without_single_copy() {
+OpenMpiEnvironment& OpenMpiEnvironment::respect_ptrace_rules() {
+  if (may_read_siblings()) return *this;
   set_default("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
   set_default("OMPI_MCA_smsc", "^cma");
   return *this;
 }
 
-MpirunEnvironment& MpirunEnvironment::on_this_host(const std::string& folder) {
+OpenMpiEnvironment& OpenMpiEnvironment::on_this_host(const std::string& folder) {
   set_default("OMPI_MCA_orte_tmpdir_base", folder);
   set_default("PRTE_MCA_prte_tmpdir_base", folder);
   set_default("OMPI_MCA_reachable", "weighted");
   return *this;
 }
 
-void MpirunEnvironment::set_default(const char* variable, const std::string& value) {
+OpenMpiEnvironment& OpenMpiEnvironment::without_mpirun() {
+  // Open MPI 4 treats a process of an unknown launcher as a job of one rank, and in a Slurm allocation as a
+  // task of srun. Of its modules for launchers, this one does neither.
+  set_default("OMPI_MCA_schizo", "ompi");
+  return *this;
+}
+
+OpenMpiEnvironment& OpenMpiEnvironment::with_segments_in(const std::string& folder) {
+  set_default("OMPI_MCA_btl_vader_backing_directory", folder);
+  set_default("OMPI_MCA_btl_sm_backing_directory", folder);
+  return *this;
+}
+
+OpenMpiEnvironment& OpenMpiEnvironment::within_one_host() {
+  set_default("OMPI_MCA_pml", "ob1");
+  set_default("OMPI_MCA_btl", "self,vader");
+  return *this;
+}
+
+OpenMpiEnvironment& OpenMpiEnvironment::share_cores() {
+  set_default("OMPI_MCA_mpi_yield_when_idle", "1");
+  return *this;
+}
+
+OpenMpiEnvironment& OpenMpiEnvironment::on_interface(const std::string& interface, bool is_ipv6) {
+  set_default("OMPI_MCA_btl_tcp_if_include", interface);
+  set_default("OMPI_MCA_btl_tcp_disable_family", is_ipv6 ? "4" : "6");
+  return *this;
+}
+
+void OpenMpiEnvironment::set_default(const char* variable, const std::string& value) {
   if (std::getenv(variable) == nullptr) variables_.emplace(variable, value);
 }
 

@@ -27,20 +27,31 @@ struct MpiVersion {
 /// 5 both accept them.
 std::vector<std::string> more_ranks_than_cores();
 
-/// Variables for mpirun of Open MPI 4 and 5 that the user has not set. Each version ignores the variables of
-/// the other, so the mpirun that is started need not be known.
-class MpirunEnvironment {
+/// Variables for Open MPI 4 and 5, its mpirun and its ranks, that the user has not set. Each version ignores
+/// the variables of the other, so the one that is started need not be known.
+class OpenMpiEnvironment {
  public:
   /// Allows mpirun to be started by root, if this process is root's.
-  MpirunEnvironment& allow_root();
+  OpenMpiEnvironment& allow_root();
   /// Leaves failures of ranks to the caller: mpirun prints nothing about them, and in Open MPI 5 does not end
   /// the other ranks.
-  MpirunEnvironment& leave_failures();
-  /// Keeps ranks from reading each other's memory through the kernel. Containers may forbid it.
-  MpirunEnvironment& without_single_copy();
-  /// Prepares for ranks of this host alone. The launcher writes temporary files below `folder`. Messages pass
-  /// through shared memory, so Open MPI 5 prints no line per rank about interfaces that it cannot pair.
-  MpirunEnvironment& on_this_host(const std::string& folder);
+  OpenMpiEnvironment& leave_failures();
+  /// Keeps ranks from reading each other's memory through the kernel, unless that is allowed. Containers and
+  /// Yama may forbid it.
+  OpenMpiEnvironment& respect_ptrace_rules();
+  /// Prepares mpirun for ranks of this host alone. Its temporary files are written below `folder`. Messages
+  /// pass through shared memory, so Open MPI 5 prints no line per rank about interfaces that it cannot pair.
+  OpenMpiEnvironment& on_this_host(const std::string& folder);
+  /// Prepares ranks that connect to a PMIx server instead of mpirun's.
+  OpenMpiEnvironment& without_mpirun();
+  /// Puts the segments of shared memory by which ranks of a host exchange messages into `folder`.
+  OpenMpiEnvironment& with_segments_in(const std::string& folder);
+  /// Limits ranks to shared memory: they open no port.
+  OpenMpiEnvironment& within_one_host();
+  /// Makes waiting ranks yield their core, as mpirun does when there are more ranks than cores.
+  OpenMpiEnvironment& share_cores();
+  /// Limits ranks to the network interface with this address of this host.
+  OpenMpiEnvironment& on_interface(const std::string& interface, bool is_ipv6);
 
   const std::map<std::string, std::string>& variables() const { return variables_; }
 

@@ -41,7 +41,7 @@ Probe start_probe(const std::string& program, int ranks, double deadline_seconds
   words.insert(words.end(), {program, probe_argument});
   // The probe may run as root: check_user() reports whether mpirun allows that.
   const CommandResult result =
-      run_within(deadline_seconds, words, MpirunEnvironment().allow_root().variables());
+      run_within(deadline_seconds, words, OpenMpiEnvironment().allow_root().variables());
   Probe probe;
   std::smatch match;
   const std::regex answer(concat(probe_mark, " ", ranks, " ranks, ([0-9]+) cores"));

@@ -4,13 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <filesystem>
+#include <iterator>
 #include <unistd.h>
 #include <utility>
 
 #include "comm/heartbeat.h"
 #include "core/error.h"
-#include "core/file.h"
 #include "core/host.h"
 #include "core/log.h"
 
@@ -21,6 +20,12 @@ namespace {
 constexpr double settle_seconds = 0.3;
 /// Seconds that keepers and launcher have to end before they are killed.
 constexpr double leave_seconds = 3.0;
+/// Seconds from the loss of a connection to the end of the process at its other side.
+constexpr double ending_seconds = 0.1;
+/// Seconds for which the launcher may be stopped, as by a user who examines it.
+constexpr double most_stopped_seconds = 30.0;
+/// Seconds for which all ranks may wait in MPI_Finalize, where the launcher answers them.
+constexpr double most_leaving_seconds = 60.0;
 /// Factor on the grace period while a rank reports that it is writing a snapshot.
 constexpr double writing_factor = 10.0;
 
@@ -46,25 +51,31 @@ Attempt::Attempt(const LaunchOptions& options, const JobLayout& placement, Launc
       request_(request),
       earlier_(earlier),
       kind_(launcher),
-      listener_(placement.address, 0),
-      folder_(make_temporary_folder("lockrun")) {}
+      listener_(placement.address, 0) {
+  if (kind_ == Launcher::pmix) hosts_.emplace(placement_.nodes());
+}
 
-Attempt::~Attempt() {
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
+void Attempt::start(const RankOutput& output) {
+  const std::string endpoint = listener_.endpoint();
+  ProcessOptions options{.command = hosts_
+                                        ? host_command(endpoint, 0)
+                                        : launch_command(kind_, placement_, options_.nodes.program, endpoint),
+                         .environment = launch_environment(kind_, placement_, folders_),
+                         .output = kind_ == Launcher::none ? -1 : output.output.input(),
+                         .errors = kind_ == Launcher::none ? -1 : output.errors.input(),
+                         .without_input = true};
+  options.environment[secret_variable] = nodes_.secret().bytes();
+  launcher_.emplace(options);
+  if (hosts_) nodes_.start_hosts(endpoint, static_cast<int>(placement_.hosts.size()));
 }
 
 Attempt::Outcome Attempt::run(const RankOutput& output) {
-  launcher_.emplace(ProcessOptions{
-      .command = launch_command(kind_, placement_, options_.nodes.program, listener_.endpoint()),
-      .environment = launch_environment(placement_, folder_),
-      .output = kind_ == Launcher::none ? -1 : output.output.input(),
-      .errors = kind_ == Launcher::none ? -1 : output.errors.input(),
-      .without_input = true});
+  start(output);
   while (!is_over()) {
     wait(0.1);
     attend();
     look_at_launcher();
+    look_for_a_stop();
     look_at_deadlines();
     pass_request_on();
   }
@@ -87,6 +98,7 @@ void Attempt::wait(double seconds) {
     watched.push_back(keeper.channel->descriptor());
     is_buffered |= keeper.channel->has_buffered();
   }
+  if (hosts_) std::ranges::copy(hosts_->descriptors(), std::back_inserter(watched));
   if (!is_buffered) wait_for_any(watched, seconds);
 }
 
@@ -95,6 +107,9 @@ void Attempt::attend() {
   hear_nodes();
   for (Keeper& keeper : keepers_) hear(keeper);
   keepers_.remove_if([](const Keeper& keeper) { return keeper.channel == nullptr; });
+  const std::string problem = hosts_ ? hosts_->attend() : "";
+  // look_at_launcher() reports how the host on this node ended.
+  if (!problem.empty() && !launcher_->wait(ending_seconds)) fail(problem);
   while (auto channel = listener_.accept(nodes_.secret(), 0.0))
     keepers_.push_back({.channel = std::move(channel)});
 }
@@ -105,15 +120,16 @@ void Attempt::hear_nodes() {
     if (event->kind == NodeEvent::Kind::joined)
       log_info(concat("lockrun: ", event->node, " waits; it takes part in the next start"));
     // The loss of its keepers may have been noticed first, but the lost node is the cause.
-    if (event->kind != NodeEvent::Kind::lost) continue;
-    other_cause_.clear();
-    fail(concat(event->node, " was lost: ", event->reason));
+    if (event->kind == NodeEvent::Kind::lost) other_cause_.clear();
+    if (event->kind == NodeEvent::Kind::lost) fail(concat(event->node, " was lost: ", event->reason));
+    if (event->kind == NodeEvent::Kind::host_ended) fail(concat(event->node, ": ", event->reason));
   }
 }
 
 void Attempt::hear(Keeper& keeper) {
   try {
-    while (const auto message = keeper.channel->receive(0.0)) hear(keeper, *message);
+    while (const auto message = keeper.channel ? keeper.channel->receive(0.0) : std::nullopt)
+      hear(keeper, *message);
   } catch (const Error& problem) {
     if (dynamic_cast<const ConnectionClosed*>(&problem) == nullptr) log_error(problem.what());
     lose(keeper);
@@ -122,6 +138,8 @@ void Attempt::hear(Keeper& keeper) {
 
 void Attempt::hear(Keeper& keeper, const std::string& message) {
   keeper.heard = Clock::now();
+  if (hosts_ && keeper.rank < 0 && message.starts_with(host_greeting))
+    return hosts_->add(std::move(keeper.channel), message);
   if (message == asked_message) return request_.ask();
   const RankReport report = report_from_json(message);
   if (keeper.rank < 0) {
@@ -164,8 +182,21 @@ void Attempt::look_at_launcher() {
               missing.empty() ? "its ranks did" : missing + " had started"));
 }
 
+void Attempt::look_for_a_stop() {
+  if (launcher_ending_ || process_state(launcher_->id()) != 'T') return stopped_.reset();
+  if (!stopped_) stopped_ = Clock::now();
+  if (seconds_since(*stopped_) > most_stopped_seconds)
+    fail(concat(name(kind_), " was stopped (SIGSTOP) for ", most_stopped_seconds, " s"));
+}
+
 void Attempt::look_at_deadlines() {
   if (failed_ || all_have_left()) return;
+  if (!all_are_leaving())
+    leaving_.reset();
+  else if (!leaving_)
+    leaving_ = Clock::now();
+  else if (seconds_since(*leaving_) > most_leaving_seconds)
+    fail(concat("the ranks were done, but did not end within ", most_leaving_seconds, " s"));
   if (!all_started() && seconds_since(started_) > options_.start_seconds)
     fail(concat(missing_ranks(), " did not start within ", options_.start_seconds, " s"));
   for (const Keeper& keeper : keepers_) {
@@ -236,7 +267,7 @@ std::string Attempt::plan(const RankReport& hello) const {
       {"TORCHELASTIC_MAX_RESTARTS", std::to_string(options_.max_restarts)},
       {"TORCHELASTIC_RUN_ID", options_.nodes.id}};
   environment.merge(own_settings());
-  return to_json({.command = options_.command, .environment = environment, .folder = folder_});
+  return to_json({.command = options_.command, .environment = environment, .folder = folders_.files.path()});
 }
 
 std::string Attempt::missing_ranks() const {
@@ -260,6 +291,13 @@ bool Attempt::all_have_left() const {
   return std::ranges::count_if(reports_, has_left) == placement_.ranks();
 }
 
+bool Attempt::all_are_leaving() const {
+  const auto is_leaving = [](const auto& entry) {
+    return entry.second.has_ended || entry.second.phase == leaving_phase;
+  };
+  return std::ranges::count_if(reports_, is_leaving) == placement_.ranks();
+}
+
 bool Attempt::is_over() const {
   if (request_.is_cancelled() || all_have_left()) return true;
   if (failed_) return seconds_since(*failed_) > settle_seconds;
@@ -274,6 +312,7 @@ void Attempt::end(const RankOutput& output) {
     wait(0.05);
     attend();
   }
+  if (hosts_) hosts_->end();
   // Without its keepers the launcher cleans up and ends. Ranks that have not started must not start now.
   if (!missing_ranks().empty()) launcher_->signal(SIGTERM);
   // After a success the launcher may have to wait for a slow reader of its output.

@@ -5,30 +5,21 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <unistd.h>
 
 #include "core/clock.h"
 #include "core/process.h"
 #include "elastic/launch_options.h"
+#include "elastic/launchers.h"
 #include "elastic/nodes.h"
+#include "elastic/rank_output.h"
 #include "elastic/root_cause.h"
 #include "elastic/stop_request.h"
+#include "hosting/host_links.h"
 #include "net/channel.h"
 #include "net/listener.h"
-#include "program/output_relay.h"
+#include "program/private_folder.h"
 
 namespace lockstep {
-
-/// Passes the output of a launcher on to lockrun's own. mpirun 4.1.4 crashes when its reader is gone.
-struct RankOutput {
-  OutputRelay output{STDOUT_FILENO}, errors{STDERR_FILENO};
-
-  /// Flushes both: see OutputRelay::flush().
-  bool flush(double seconds, int interruption = -1) const {
-    const bool is_flushed = output.flush(seconds, interruption);
-    return errors.flush(seconds, interruption) && is_flushed;
-  }
-};
 
 /// One start of all ranks of a run, until all have ended.
 class Attempt {
@@ -43,7 +34,6 @@ class Attempt {
 
   Attempt(const LaunchOptions& options, const JobLayout& placement, Launcher launcher, Nodes& nodes,
           StopRequest& request, Starts earlier);
-  ~Attempt();
 
   /// Starts the ranks and watches them until all have exited. If one fails, ends all of them. A rank without
   /// a launcher writes to lockrun's own output.
@@ -67,6 +57,7 @@ class Attempt {
     Clock::time_point heard = Clock::now();
   };
 
+  void start(const RankOutput& output);
   void wait(double seconds);
   void attend();
   void hear_nodes();
@@ -74,6 +65,8 @@ class Attempt {
   void hear(Keeper& keeper, const std::string& message);
   void lose(Keeper& keeper);
   void look_at_launcher();
+  /// Fails if something has stopped the launcher: its ranks would wait for it at their end.
+  void look_for_a_stop();
   void look_at_deadlines();
   /// Seconds from the request to stop until the remaining ranks are killed.
   double grace_seconds() const;
@@ -86,6 +79,8 @@ class Attempt {
   int64_t most(int64_t RankReport::*field) const;
   bool all_started() const;
   bool all_have_left() const;
+  /// Returns true if each rank has left or waits in MPI_Finalize.
+  bool all_are_leaving() const;
   bool is_over() const;
   void end(const RankOutput& output);
 
@@ -96,7 +91,8 @@ class Attempt {
   Starts earlier_;
   Launcher kind_;
   Listener listener_;
-  std::string folder_;
+  AttemptFolders folders_;
+  std::optional<HostLinks> hosts_;  ///< set if the launcher is pmix
   std::optional<Process> launcher_;
   std::list<Keeper> keepers_;
   std::map<int, RankReport> reports_;
@@ -105,6 +101,8 @@ class Attempt {
   std::optional<Ending> launcher_ending_;
   std::optional<Clock::time_point> failed_;
   std::optional<Clock::time_point> first_left_;  ///< when a rank left with 75
+  std::optional<Clock::time_point> leaving_;     ///< since when all_are_leaving()
+  std::optional<Clock::time_point> stopped_;     ///< since when the launcher is stopped
   bool request_passed_on_ = false;
   bool failed_while_asked_ = false;
   Clock::time_point started_ = Clock::now();

@@ -5,17 +5,21 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "comm/heartbeat.h"
 #include "core/clock.h"
+#include "core/environment.h"
 #include "core/error.h"
 #include "core/host.h"
 #include "core/process.h"
+#include "elastic/launch_options.h"
 #include "elastic/messages.h"
 #include "elastic/node.h"
 #include "net/channel.h"
+#include "program/private_folder.h"
 #include "program/signals.h"
 
 namespace lockstep {
@@ -111,6 +115,7 @@ class Keeper {
       std::error_code ignored;
       for (int tried = 0; folder_ && tried < 100 && std::filesystem::exists(folder_->path, ignored); ++tried)
         std::filesystem::remove_all(folder_->path, ignored);
+      AttemptFolders::remove_abandoned();
       throw;
     }
   }
@@ -131,7 +136,8 @@ class Keeper {
   }
 
   void start(const RankPlan& plan) {
-    folder_.emplace(plan.folder, report_.rank);
+    const std::string own = environment(folder_variable);
+    folder_.emplace(own.empty() ? plan.folder : own, report_.rank);
     try {
       child_.emplace(ProcessOptions{
           .command = plan.command, .environment = environment_of(plan, *folder_), .piped = Piped::errors});
@@ -167,7 +173,7 @@ class Keeper {
     if (!channel_.has_buffered()) wait_for_any(watched, tick_seconds);
     while (const auto signal = signals_.next())
       if (*signal == SIGUSR1) channel_.send(asked_message);
-    expect(::getppid() == launcher_, "the launcher is gone");
+    if (::getppid() != launcher_) throw ConnectionClosed("the launcher is gone");
   }
 
   void obey() {
@@ -269,6 +275,8 @@ class Keeper {
 }  // namespace
 
 int run_keeper(const std::string& endpoint) {
+  // Without its launcher the keeper lives on for a moment, to end its rank and to remove files.
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   const pid_t launcher = ::getppid();
   const Secret secret = Secret::from_environment(
       secret_variable,

@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* usage =
     R"(lockrun [options] [--] program [arguments]
-Starts a program on several ranks through mpirun or srun, watches them, and restarts them after a failure.
+Starts a program on several ranks, watches them, and restarts them after a failure.
 Exit codes: 0 done; 2 bad usage, never restarted; 75 stopped on request after a snapshot; else the failure's.)";
 
 /// Texts of options that need more than a conversion.
@@ -86,9 +86,11 @@ void add_options(CLI::App& app, LaunchOptions& options, Texts& texts) {
          "--grace", options.grace_seconds,
          "seconds that ranks have to stop, plus the time of snapshots, before they are killed (default 30)")
       ->check(number_from_zero(true));
-  app.add_option("--via", options.via,
-                 "launcher of the ranks (default auto: srun in a Slurm allocation, else mpirun)")
-      ->check(CLI::IsMember({"auto", "mpirun", "srun"}));
+  app.add_option(
+         "--via", options.via,
+         "launcher of the ranks: pmix (lockrun itself), mpirun or srun (default auto: srun in a Slurm "
+         "allocation, mpirun for a host file with other hosts, else pmix)")
+      ->check(CLI::IsMember({"auto", "pmix", "mpirun", "srun"}));
   add_path(app, "--log-dir", options.log_directory,
            "folder for failure.json, which describes the last failure");
   app.add_flag("--standalone", texts.standalone, "use this host only");

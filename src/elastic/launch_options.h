@@ -6,13 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "hosting/host_messages.h"
 #include "net/secret.h"
 
 namespace lockstep {
 
 constexpr int default_rendezvous_port = 29400;
-/// The environment variable with the run's secret, for its nodes, agents and keepers.
-constexpr const char* secret_variable = "LOCKRUN_SECRET";
 
 /// Options for several nodes, such as --nnodes MIN:MAX. lockrun is started with them on every node.
 struct NodeOptions {
@@ -41,7 +40,7 @@ struct LaunchOptions {
   double start_seconds = 120.0;  ///< time limit for the start of all ranks
   int master_port = 29500;
   std::string log_directory;         ///< folder of failure.json; empty: none is written
-  std::string via = "auto";          ///< mpirun, srun, or auto
+  std::string via = "auto";          ///< pmix, mpirun, srun, or auto
   std::vector<std::string> command;  ///< the program and its arguments
   std::string run_id;                ///< the run that owns the ranks' files, in all of its starts
   int64_t first_generation = 0;      ///< number of the first start; above those of earlier lockruns

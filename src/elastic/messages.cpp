@@ -71,7 +71,6 @@ static constexpr auto json_members(const NodeFacts* /*any*/) {
                     JsonMember{"host", &NodeFacts::host},
                     JsonMember{"process", &NodeFacts::process},
                     JsonMember{"address", &NodeFacts::address},
-                    JsonMember{"network", &NodeFacts::network},
                     JsonMember{"slots", &NodeFacts::slots},
                     JsonMember{"run", &NodeFacts::run},
                     JsonMember{"least_nodes", &NodeFacts::least_nodes},
@@ -79,9 +78,9 @@ static constexpr auto json_members(const NodeFacts* /*any*/) {
 }
 
 static constexpr auto json_members(const NodeMessage* /*any*/) {
-  return std::tuple{JsonMember{"kind", &NodeMessage::kind}, JsonMember{"process", &NodeMessage::process},
+  return std::tuple{JsonMember{"kind", &NodeMessage::kind}, JsonMember{"number", &NodeMessage::number},
                     JsonMember{"code", &NodeMessage::code}, JsonMember{"text", &NodeMessage::text},
-                    JsonMember{"host", &NodeMessage::host}, JsonMember{"facts", &NodeMessage::facts}};
+                    JsonMember{"facts", &NodeMessage::facts}};
 }
 
 /// Returns the JSON text. A program's output may contain anything, so bytes that are not UTF-8 are replaced.

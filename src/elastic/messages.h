@@ -23,7 +23,6 @@ struct NodeFacts {
   std::string host = {};     ///< the host's name
   std::string process = {};  ///< identifies its lockrun process
   std::string address = {};  ///< its numeric address on the connection to the rendezvous
-  std::string network = {};  ///< the network of `address`: "10.0.0.0/24"
   int slots = 1;             ///< ranks that it runs
   std::string run = {};      ///< the run's id
   int least_nodes = 1;
@@ -33,29 +32,26 @@ struct NodeFacts {
   std::string name() const;
 };
 
-/// A message between the lockrun of a node, the rendezvous and the launch agents.
+/// A message between the lockrun of a node and the rendezvous.
 struct NodeMessage {
   enum class Kind {
     join,              ///< node: `facts`
-    welcome,           ///< rendezvous: `process` is the node's rank
+    welcome,           ///< rendezvous: `number` is the node's rank
     refused,           ///< rendezvous: `text` is the reason; `code` 2 if another try cannot help
     beat,              ///< both: a heartbeat
-    start,             ///< run `text` in a shell as `process`; an agent names the node in `host`
-    kill,              ///< end `process`
-    output,            ///< `process` wrote `text`
-    ended,             ///< `process` ended with `code`
-    end_generation,    ///< end every process, then send generation_ended
+    start,             ///< rendezvous: start lockrun_host as node `number` of the attempt; `text`: endpoint
+    host_ended,        ///< node: its lockrun_host has ended or did not start; `text` is the reason
+    end_generation,    ///< rendezvous: end every process, then send generation_ended
     generation_ended,  ///< node: all processes have ended
     stop,              ///< node: it was asked for a snapshot and the end of the run
-    finish,            ///< the run is over: exit with `code`
+    finish,            ///< rendezvous: the run is over: exit with `code`
     count
   };
 
   Kind kind = Kind::beat;
-  int process = 0;
+  int number = 0;
   int code = 0;
   std::string text = {};
-  std::string host = {};
   NodeFacts facts = {};
 
   std::string encode() const;

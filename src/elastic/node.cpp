@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "elastic/node.h"
 
-#include <csignal>
-#include <cstdlib>
-#include <iostream>
 #include <optional>
-#include <sys/prctl.h>
 
 #include "core/error.h"
 #include "core/host.h"
 #include "core/log.h"
-#include "core/text.h"
-#include "elastic/node_processes.h"
-#include "elastic/nodes.h"
+#include "elastic/launchers.h"
+#include "elastic/messages.h"
+#include "elastic/node_host.h"
 #include "elastic/stop_request.h"
 #include "net/addresses.h"
 #include "net/channel.h"
@@ -26,17 +22,20 @@ constexpr double attempt_seconds = 5.0;
 constexpr double retry_seconds = 0.5;
 constexpr double word_seconds = 10.0;
 constexpr double introduction_seconds = 15.0;
-constexpr double agent_connect_seconds = 20.0;
+constexpr double flush_seconds = 5.0;
 
 class Node {
  public:
-  explicit Node(const NodeOptions& options) : options_(options), secret_(run_secret(options)) {}
+  explicit Node(const NodeOptions& options) : options_(options), secret_(run_secret(options)) {
+    require_host_program();
+  }
 
   int run() {
     while (!code_) {
       join();
       if (!code_) serve();
     }
+    host_.flush(flush_seconds);
     return *code_;
   }
 
@@ -69,7 +68,6 @@ class Node {
                       .host = host_name(),
                       .process = process_mark(),
                       .address = address,
-                      .network = network_of(address),
                       .slots = options_.slots,
                       .run = options_.id,
                       .least_nodes = options_.least_nodes,
@@ -84,7 +82,7 @@ class Node {
         return true;
       }
       expect(answer.kind == Kind::welcome, answer.text);
-      log_info(concat("joined run ", options_.id, " at ", endpoint, " as node ", answer.process));
+      log_info(concat("joined run ", options_.id, " at ", endpoint, " as node ", answer.number));
       return true;
     } catch (const UserError&) {
       throw;
@@ -106,7 +104,8 @@ class Node {
         }
         wait_for_something(node_beat_seconds);
         heed_requests();
-        processes_.attend([this](const NodeMessage& report) { send(report); });
+        if (const auto ending = host_.take_ending())
+          send({.kind = Kind::host_ended, .text = concat("lockrun_host ended: ", describe(*ending))});
         while (const auto bytes = channel_->receive(0)) {
           heard = Clock::now();
           obey(NodeMessage::decode(*bytes));
@@ -118,27 +117,32 @@ class Node {
       log_warning(concat("lost the rendezvous (", failure.what(), "): ending its processes on this node"));
       channel_.reset();
     }
-    processes_.end_all();
+    host_.end();
   }
 
   void wait_for_something(double seconds) {
-    std::vector<int> watched = processes_.descriptors();
+    std::vector<int> watched = host_.descriptors();
     watched.push_back(request_.descriptor());
     if (channel_) watched.push_back(channel_->descriptor());
     wait_for_any(watched, seconds);
   }
 
   void obey(const NodeMessage& message) {
-    if (message.kind == Kind::start) {
-      std::map<std::string, std::string> environment = nccl_environment(channel_->local_host());
-      environment[secret_variable] = secret_.bytes();
-      processes_.start(message.process, message.text, environment);
-    }
-    if (message.kind == Kind::kill) processes_.end(message.process);
+    if (message.kind == Kind::start) start_host(message);
     if (message.kind == Kind::finish) code_ = message.code;
     if (message.kind == Kind::end_generation) {
-      processes_.end_all();
+      host_.end();
       send({.kind = Kind::generation_ended});
+    }
+  }
+
+  void start_host(const NodeMessage& message) {
+    try {
+      std::map<std::string, std::string> environment = network_environment(channel_->local_host());
+      environment[secret_variable] = secret_.bytes();
+      host_.start(host_command(message.text, message.number), environment);
+    } catch (const Error& problem) {
+      send({.kind = Kind::host_ended, .text = problem.what()});
     }
   }
 
@@ -160,7 +164,7 @@ class Node {
   NodeOptions options_;
   Secret secret_;
   StopRequest request_;
-  NodeProcesses processes_;
+  NodeHost host_;
   std::optional<Channel> channel_;
   std::optional<int> code_;  ///< the exit code, once it is known
   std::string obstacle_;     ///< why the node has not joined yet
@@ -170,22 +174,5 @@ class Node {
 }  // namespace
 
 int run_node(const NodeOptions& options) { return Node(options).run(); }
-
-int run_launch_agent(const std::string& node, const std::vector<std::string>& command) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const std::string advice = "only mpirun under lockrun starts a launch agent";
-  const char* endpoint = std::getenv(agent_endpoint_variable);
-  require(endpoint != nullptr, advice);
-  Channel channel =
-      connect_channel(endpoint, Secret::from_environment(secret_variable, advice), agent_connect_seconds);
-  channel.send(NodeMessage{.kind = Kind::start, .text = joined(command, " "), .host = node}.encode());
-  while (true) {
-    const auto bytes = channel.receive(3600.0);
-    if (!bytes) continue;
-    const NodeMessage message = NodeMessage::decode(*bytes);
-    if (message.kind == Kind::output) std::cerr << message.text << std::flush;
-    if (message.kind == Kind::ended) return message.code;
-  }
-}
 
 }  // namespace lockstep

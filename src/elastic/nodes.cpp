@@ -5,11 +5,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
-#include <sys/uio.h>
 #include <thread>
-#include <unistd.h>
 
-#include "comm/open_mpi.h"
 #include "core/environment.h"
 #include "core/error.h"
 #include "core/file.h"
@@ -70,43 +67,22 @@ JobLayout slurm_allocation(const LaunchOptions& options) {
   return placement;
 }
 
-bool in_slurm_allocation() { return std::getenv("SLURM_JOB_ID") != nullptr && !find_program("srun").empty(); }
-
-/// Returns whether Open MPI may copy between processes through the kernel. Containers and Yama may forbid it.
-bool may_read_siblings() {
-  int scope = 0;
-  std::ifstream("/proc/sys/kernel/yama/ptrace_scope") >> scope;
-  char from = 1, to = 0;
-  const iovec local{.iov_base = &to, .iov_len = 1};
-  const iovec remote{.iov_base = &from, .iov_len = 1};
-  return scope == 0 && ::process_vm_readv(::getpid(), &local, 1, &remote, 1, 0) == 1;
-}
-
-/// Returns the version of the mpirun in PATH. Throws UserError if it does not belong to Open MPI. A launcher
-/// that prints no version is accepted: it may be a script around Open MPI's.
-MpiVersion open_mpi_in_path() {
-  const MpiVersion version = MpiVersion::of_mpirun();
-  require(version.family.empty() || version.family == "Open MPI",
-          "lockrun starts ranks with Open MPI's mpirun, but the mpirun in PATH is ", version.text(),
-          ": put Open MPI's first in PATH, or start lockrun --via srun in a Slurm allocation");
-  return version;
-}
-
 }  // namespace
-
-void require_mpirun_for_several_nodes() {
-  const MpiVersion version = open_mpi_in_path();
-  require(
-      version.major() < 5,
-      "lockrun starts ranks on several nodes with Open MPI 4's mpirun or with srun, but ",
-      "the mpirun in PATH is ", version.text(),
-      ": start lockrun in a Slurm allocation, or build with Open MPI 4.1 and put its mpirun first in PATH");
-}
 
 int JobLayout::ranks() const {
   int sum = 0;
   for (const Host& host : hosts) sum += host.ranks;
   return sum;
+}
+
+std::vector<RankMap::Node> JobLayout::nodes() const {
+  std::vector<RankMap::Node> all;
+  int next_rank = 0;
+  for (const Host& host : hosts) {
+    RankMap::Node& node = all.emplace_back(RankMap::Node{.host = host.name});
+    for (int i = 0; i < host.ranks; ++i) node.ranks.push_back(next_rank++);
+  }
+  return all;
 }
 
 bool JobLayout::is_on_this_host() const {
@@ -121,7 +97,7 @@ void JobLayout::limit(int most_ranks) {
 }
 
 bool uses_slurm(const LaunchOptions& options) {
-  return std::getenv("SLURM_JOB_ID") != nullptr && options.via != "mpirun";
+  return std::getenv("SLURM_JOB_ID") != nullptr && options.via != "mpirun" && options.via != "pmix";
 }
 
 ListedNodes::ListedNodes(const LaunchOptions& options) : options_(options) {
@@ -139,7 +115,6 @@ std::optional<JobLayout> ListedNodes::gather(double seconds) {
     placement = slurm_allocation(options_);
   }
   gathering_since_.reset();
-  placement.environment[secret_variable] = secret_.bytes();
   return placement;
 }
 
@@ -154,92 +129,13 @@ bool ListedNodes::take_hosts_of_file(JobLayout& placement) {
     return false;
   }
   placement.hosts.resize(std::min(there, size_t(options_.nodes.most_nodes)));
-  bool is_all_here = true;
-  for (JobLayout::Host& host : placement.hosts) {
-    if (options_.ranks_given) host.ranks = options_.ranks_per_node;
-    is_all_here &= is_this_host(host.name);
-  }
-  if (is_all_here) return true;
-  placement.address = reachable_address(options_.nodes);
-  // mpirun gets the variable's name, so the secret is on no command line.
-  for (const char* variable : {secret_variable, "PATH", "LD_LIBRARY_PATH"})
-    if (variable == secret_variable || std::getenv(variable) != nullptr)
-      placement.mpirun_arguments.insert(placement.mpirun_arguments.end(), {"-x", variable});
+  if (options_.ranks_given)
+    for (JobLayout::Host& host : placement.hosts) host.ranks = options_.ranks_per_node;
+  if (placement.is_on_this_host())
+    placement.hosts = {{.name = host_name(), .ranks = placement.ranks(), .mpirun_name = "localhost"}};
+  else
+    placement.address = reachable_address(options_.nodes);
   return true;
-}
-
-Launcher choose_launcher(const LaunchOptions& options, const JobLayout& placement) {
-  const bool has_hosts = !placement.hosts.at(0).mpirun_name.empty();
-  const bool wants_srun =
-      options.via == "srun" || (options.via == "auto" && !has_hosts && in_slurm_allocation());
-  if (wants_srun) {
-    require(!has_hosts,
-            "--via srun: srun uses the hosts of its allocation, not those of a host file or a rendezvous");
-    require(in_slurm_allocation(), "--via srun: this is not a Slurm allocation, or srun is not in PATH");
-    return Launcher::srun;
-  }
-  if (!find_program("mpirun").empty()) {
-    if (placement.is_on_this_host())
-      open_mpi_in_path();
-    else
-      require_mpirun_for_several_nodes();
-    return Launcher::mpirun;
-  }
-  require(placement.ranks() == 1 && options.via == "auto", "there is no mpirun in PATH: install Open MPI");
-  return Launcher::none;
-}
-
-const char* name(Launcher launcher) {
-  return launcher == Launcher::mpirun ? "mpirun" : launcher == Launcher::srun ? "srun" : "the keeper";
-}
-
-std::vector<std::string> launch_command(Launcher launcher, const JobLayout& placement,
-                                        const std::string& lockrun, const std::string& endpoint) {
-  std::vector<std::string> command;
-  const std::string ranks = std::to_string(placement.ranks());
-  if (launcher == Launcher::mpirun) {
-    // Ranks divide the cores among themselves. lockrun itself logs when there are fewer cores than ranks.
-    command = more_ranks_than_cores();
-    command.insert(command.begin(), {"mpirun", "-np", ranks});
-    std::string hosts;
-    for (const JobLayout::Host& host : placement.hosts)
-      hosts += concat(hosts.empty() ? "" : ",", host.mpirun_name, ":", host.ranks);
-    if (!placement.hosts.at(0).mpirun_name.empty()) command.insert(command.end(), {"--host", hosts});
-    command.insert(command.end(), placement.mpirun_arguments.begin(), placement.mpirun_arguments.end());
-  } else if (launcher == Launcher::srun) {
-    // Keepers exit with 0 even if their ranks fail, so another exit code means that a keeper failed.
-    command = {"srun",
-               "--mpi=pmix",
-               "--ntasks=" + ranks,
-               "--kill-on-bad-exit=1",
-               "--cpu-bind=none",
-               "--distribution=block",
-               "--quiet"};
-    command.push_back(concat("--nodes=", placement.hosts.size()));
-    command.push_back(concat("--ntasks-per-node=", placement.hosts.at(0).ranks));
-  }
-  command.insert(command.end(), {lockrun, "--keeper", endpoint});
-  return command;
-}
-
-std::map<std::string, std::string> launch_environment(const JobLayout& placement, const std::string& folder) {
-  MpirunEnvironment mpirun;
-  mpirun.allow_root().leave_failures();
-  if (!may_read_siblings()) mpirun.without_single_copy();
-  // With other hosts the folder would have to exist there, too.
-  if (placement.is_on_this_host()) mpirun.on_this_host(folder);
-  std::map<std::string, std::string> environment = placement.environment;
-  environment.insert(mpirun.variables().begin(), mpirun.variables().end());
-  return environment;
-}
-
-std::map<std::string, std::string> nccl_environment(const std::string& address) {
-  if (std::getenv("NCCL_SOCKET_IFNAME") != nullptr) return {};
-  for (const InterfaceAddress& one : interface_addresses())
-    if (one.address == address)
-      return {{"NCCL_SOCKET_IFNAME", "=" + one.interface},
-              {"NCCL_SOCKET_FAMILY", address.find(':') == std::string::npos ? "AF_INET" : "AF_INET6"}};
-  return {};
 }
 
 }  // namespace lockstep

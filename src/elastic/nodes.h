@@ -17,28 +17,30 @@ struct JobLayout {
   struct Host {
     std::string name;
     int ranks = 1;
-    std::string mpirun_name = {};  ///< its name for mpirun; empty: the launcher knows the hosts
+    std::string mpirun_name = {};  ///< its name in the host file; empty: not from a host file
   };
 
   std::vector<Host> hosts = {};                         ///< in the order of ranks
-  std::vector<std::string> mpirun_arguments = {};       ///< arguments that say how its daemons start
-  std::map<std::string, std::string> environment = {};  ///< added for the launcher; has the keepers' secret
+  bool runs_lockrun = false;                            ///< a lockrun of this run is on every host
+  std::map<std::string, std::string> environment = {};  ///< added for the launcher
   std::string address = "127.0.0.1";  ///< the supervisor's address for keepers on every node
 
   int ranks() const;
+  /// Returns the hosts with the numbers of their ranks.
+  std::vector<RankMap::Node> nodes() const;
   /// Returns false if the launcher has to reach another host.
   bool is_on_this_host() const;
   /// Removes the last ranks beyond `most_ranks`, and hosts without ranks.
   void limit(int most_ranks);
 };
 
-/// An event on a node: it joined, was lost, or received a request to stop.
+/// An event on a node: it joined, was lost or received a request to stop, or its lockrun_host ended.
 struct NodeEvent {
-  enum class Kind { joined, lost, stop_requested };
+  enum class Kind { joined, lost, stop_requested, host_ended };
 
   Kind kind;
   std::string node;         ///< "node 1 (host-b, 10.0.0.2)"
-  std::string reason = {};  ///< why it was lost, as text
+  std::string reason = {};  ///< why it was lost, or how its host ended
 };
 
 /// The supervisor's interface to the hosts of a run.
@@ -52,6 +54,9 @@ class Nodes {
   /// Returns a descriptor for poll(): readable while an event waits.
   virtual int events() const { return -1; }
   virtual std::optional<NodeEvent> next_event() { return std::nullopt; }
+  /// Starts lockrun_host on the other ones of the first `nodes` nodes that gather() returned. The supervisor
+  /// waits for them at `endpoint`.
+  virtual void start_hosts(const std::string& /*endpoint*/, int /*nodes*/) {}
   /// Ends the attempt's remaining processes on other nodes.
   virtual void end_generation() {}
   /// Ends the run: the lockrun of every node exits with this code.
@@ -81,25 +86,5 @@ class ListedNodes : public Nodes {
   Secret secret_ = Secret::random();
   std::optional<Clock::time_point> gathering_since_;
 };
-
-/// The program that starts the processes of an attempt.
-enum class Launcher { mpirun, srun, none };
-
-/// Returns srun in a Slurm allocation unless hosts are named. Otherwise returns mpirun, or none for a single
-/// rank without mpirun. Throws UserError if the launcher cannot be used.
-Launcher choose_launcher(const LaunchOptions& options, const JobLayout& placement);
-/// Throws UserError unless the mpirun in PATH can use launch agents on other nodes. Open MPI 5 cannot.
-void require_mpirun_for_several_nodes();
-const char* name(Launcher launcher);
-
-/// Returns the command line that starts a keeper for each rank.
-std::vector<std::string> launch_command(Launcher launcher, const JobLayout& placement,
-                                        const std::string& lockrun, const std::string& endpoint);
-
-/// Returns the launcher's variables on this machine. If all ranks are here, its files are in `folder`.
-std::map<std::string, std::string> launch_environment(const JobLayout& placement, const std::string& folder);
-
-/// Returns variables that limit NCCL to the interface with this address. Empty if the user has chosen one.
-std::map<std::string, std::string> nccl_environment(const std::string& address);
 
 }  // namespace lockstep

@@ -2,14 +2,11 @@
 #include "elastic/rendezvous.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <set>
 #include <sys/eventfd.h>
 
 #include "core/host.h"
 #include "core/log.h"
-#include "core/text.h"
-#include "elastic/node.h"
+#include "elastic/launchers.h"
 #include "net/addresses.h"
 
 namespace lockstep {
@@ -55,13 +52,9 @@ Rendezvous::Rendezvous(const NodeOptions& options)
     : options_(options),
       secret_(run_secret(options)),
       address_(rendezvous_address(options)),
-      network_(network_of(address_)),
       listener_(listen_at(address_, options)),
-      agent_listener_(address_.find(':') == std::string::npos ? "127.0.0.1" : "::1", 0),
       event_signal_(event_descriptor(EFD_SEMAPHORE)),
       wake_(event_descriptor(0)) {
-  require(options.program.find(' ') == std::string::npos, "mpirun cannot call ", options.program,
-          ": install lockrun in a path without spaces");
   log_info(concat("run ", options_.id, ": nodes meet at ", endpoint()));
   thread_ = std::thread([this] { serve(); });
 }
@@ -112,42 +105,24 @@ std::string Rendezvous::missing() {
 JobLayout Rendezvous::placement() {
   members_.sort(
       [](const Member& left, const Member& right) { return left.facts.node_rank < right.facts.node_rank; });
-  JobLayout placement{.hosts = {{host_name(), options_.slots, "localhost"}}, .address = address_};
+  JobLayout placement{.hosts = {{host_name(), options_.slots}},
+                      .runs_lockrun = true,
+                      .environment = network_environment(address_),
+                      .address = address_};
   for (Member& member : members_) {
-    const NodeFacts& facts = member.facts;
-    placement.hosts.push_back({facts.host, facts.slots, concat("node", facts.node_rank)});
-    member.generation_ended = false;
+    member.place = static_cast<int>(placement.hosts.size());
+    placement.hosts.push_back({member.facts.host, member.facts.slots});
   }
-  placement.mpirun_arguments = {"--leave-session-attached"};
-  // Open MPI must not resolve invented names such as "node1", by which the launch agent chooses a node.
-  std::vector<std::pair<std::string, std::string>> parameters = {
-      {"plm", "rsh"},
-      {"plm_rsh_agent", options_.program + " --launch-agent"},
-      {"plm_rsh_no_tree_spawn", "1"},
-      {"plm_rsh_disable_qrsh", "1"},
-      {"if_base_do_not_resolve", "1"},
-      {"ras", "^slurm,gridengine,tm,lsf,alps,loadleveler"}};
-  for (const auto& [name, value] : network_parameters())
-    if (std::getenv(("OMPI_MCA_" + name).c_str()) == nullptr) parameters.emplace_back(name, value);
-  for (const auto& [name, value] : parameters)
-    placement.mpirun_arguments.insert(placement.mpirun_arguments.end(), {"--mca", name, value});
-  placement.environment = nccl_environment(address_);
-  placement.environment.insert(
-      {{secret_variable, secret_.bytes()}, {agent_endpoint_variable, agent_listener_.endpoint()}});
   return placement;
 }
 
-std::vector<std::pair<std::string, std::string>> Rendezvous::network_parameters() const {
-  if (address_.find(':') != std::string::npos)
-    return {{"oob_tcp_disable_ipv4_family", "1"}, {"btl_tcp_disable_family", "4"}};
-  // Open MPI 4 reads networks in this form for IPv4 only.
-  std::set<std::string> networks = {network_};
-  for (const Member& member : members_) networks.insert(member.facts.network);
-  const std::string list = joined(networks, ",");
-  return {{"oob_tcp_disable_ipv6_family", "1"},
-          {"btl_tcp_disable_family", "6"},
-          {"oob_tcp_if_include", list},
-          {"btl_tcp_if_include", list}};
+void Rendezvous::start_hosts(const std::string& endpoint, int nodes) {
+  const std::lock_guard lock(mutex_);
+  for (Member& member : members_) {
+    if (member.place == 0 || member.place >= nodes) continue;
+    member.generation_ended = false;
+    send(member, {.kind = Kind::start, .number = member.place, .text = endpoint});
+  }
 }
 
 std::optional<NodeEvent> Rendezvous::next_event() {
@@ -163,8 +138,10 @@ std::optional<NodeEvent> Rendezvous::next_event() {
 void Rendezvous::end_generation() {
   std::unique_lock lock(mutex_);
   is_running_ = false;
-  for (Member& member : members_)
+  for (Member& member : members_) {
+    member.place = 0;
     if (!member.generation_ended) send(member, {.kind = Kind::end_generation});
+  }
   const auto ended = [&] {
     return std::ranges::all_of(
         members_, [](const Member& member) { return member.generation_ended || !member.lost.empty(); });

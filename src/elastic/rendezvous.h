@@ -18,7 +18,7 @@
 namespace lockstep {
 
 /// Node 0's side of a run on several nodes. The lockrun of every other node joins here and stays connected.
-/// mpirun's launch agents run their commands through it. After six seconds of silence a node is lost.
+/// After six seconds of silence a node is lost.
 class Rendezvous : public Nodes {
  public:
   /// Starts to listen. Throws UserError if the endpoint cannot be used.
@@ -28,6 +28,7 @@ class Rendezvous : public Nodes {
   std::optional<JobLayout> gather(double seconds) override;
   int events() const override { return event_signal_.get(); }
   std::optional<NodeEvent> next_event() override;
+  void start_hosts(const std::string& endpoint, int nodes) override;
   void end_generation() override;
   void finish(int exit_code) override;
   const Secret& secret() const override { return secret_; }
@@ -40,6 +41,7 @@ class Rendezvous : public Nodes {
     NodeFacts facts;
     std::unique_ptr<Channel> channel;
     Clock::time_point heard = Clock::now();
+    int place = 0;  ///< index in the attempt; 0: it takes no part
     bool generation_ended = true;
     std::string lost = {};  ///< the reason, once the node is lost
   };
@@ -48,51 +50,35 @@ class Rendezvous : public Nodes {
     std::unique_ptr<Channel> channel;
     Clock::time_point since = Clock::now();
   };
-  /// A launch agent, and the process that runs for it on a node.
-  struct Agent {
-    std::unique_ptr<Channel> channel;
-    int process = 0;
-    int node_rank = 0;  ///< 0: not known yet
-    bool over = false;
-  };
-
   void serve();
   void wait_for_something();
   void open_doors();
   void attend();
   void hear_newcomers();
   void hear_members();
-  void hear_agents();
   void welcome(std::unique_ptr<Channel> channel, NodeFacts facts);
   std::string objection(NodeFacts& facts, const std::string& seen_at, int& code);
   void hear(Member& member, const NodeMessage& message);
-  void hear(Agent& agent, const NodeMessage& message);
   void send(Member& member, const NodeMessage& message);
-  void reply(Agent& agent, const NodeMessage& message);
   void send_heartbeats();
   void bury_the_lost();
   void notify(NodeEvent event);
   Member* member_of(int node_rank);
   std::string missing();
   JobLayout placement();
-  std::vector<std::pair<std::string, std::string>> network_parameters() const;
 
   NodeOptions options_;
   Secret secret_;
   std::string address_;  ///< this host's address for nodes and keepers
-  std::string network_;
   Listener listener_;
-  Listener agent_listener_;
   Descriptor event_signal_;
   Descriptor wake_;
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::list<Member> members_;
-  std::list<Newcomer> newcomers_;  ///< used by the thread only, like agents_
-  std::list<Agent> agents_;
+  std::list<Newcomer> newcomers_;  ///< used by the thread only
   std::deque<NodeEvent> events_;
-  int processes_ = 0;
   std::optional<int> finish_code_;  ///< set once the run is over
   bool is_running_ = false;         ///< an attempt is running
   bool leaving_ = false;

@@ -12,7 +12,6 @@ namespace {
 using Kind = NodeMessage::Kind;
 
 constexpr double settling_seconds = 10.0;
-constexpr int no_node = 255;  ///< as ssh returns if it cannot reach the host
 
 }  // namespace
 
@@ -21,7 +20,7 @@ void Rendezvous::serve() {
     wait_for_something();
     try {
       attend();
-      // New connections are handled last and a few at a time, so that nodes and agents never wait for them.
+      // New connections are handled last and a few at a time, so that nodes never wait for them.
       open_doors();
     } catch (const Error& failure) {
       log_error(concat("rendezvous: ", failure.what()));
@@ -33,30 +32,25 @@ void Rendezvous::serve() {
 }
 
 void Rendezvous::wait_for_something() {
-  std::vector<int> watched = {wake_.get(), listener_.descriptor(), agent_listener_.descriptor()};
+  std::vector<int> watched = {wake_.get(), listener_.descriptor()};
   {
     const std::lock_guard lock(mutex_);
     for (const Newcomer& newcomer : newcomers_) watched.push_back(newcomer.channel->descriptor());
     for (const Member& member : members_) watched.push_back(member.channel->descriptor());
-    for (const Agent& agent : agents_) watched.push_back(agent.channel->descriptor());
   }
   wait_for_any(watched, 0.5);
 }
 
 void Rendezvous::open_doors() {
   while (auto channel = listener_.accept(secret_, 0)) newcomers_.push_back({.channel = std::move(channel)});
-  while (auto channel = agent_listener_.accept(secret_, 0))
-    agents_.push_back({.channel = std::move(channel)});
 }
 
 void Rendezvous::attend() {
   const std::lock_guard lock(mutex_);
   hear_members();
-  hear_agents();
   hear_newcomers();
   send_heartbeats();
   bury_the_lost();
-  std::erase_if(agents_, [](const Agent& agent) { return agent.over; });
 }
 
 void Rendezvous::hear_newcomers() {
@@ -118,7 +112,7 @@ void Rendezvous::welcome(std::unique_ptr<Channel> channel, NodeFacts facts) {
     return;
   }
   bury_the_lost();
-  channel->send(NodeMessage{.kind = Kind::welcome, .process = facts.node_rank}.encode());
+  channel->send(NodeMessage{.kind = Kind::welcome, .number = facts.node_rank}.encode());
   log_info(concat(facts.name(), " joined with ", facts.slots, " ranks"));
   if (is_running_) notify({.kind = NodeEvent::Kind::joined, .node = facts.name()});
   last_change_ = Clock::now();
@@ -144,37 +138,8 @@ void Rendezvous::hear(Member& member, const NodeMessage& message) {
   if (message.kind == Kind::stop)
     notify({.kind = NodeEvent::Kind::stop_requested, .node = member.facts.name()});
   if (message.kind == Kind::generation_ended) member.generation_ended = true;
-  for (Agent& agent : agents_) {
-    if (agent.node_rank != member.facts.node_rank || agent.process != message.process || agent.over) continue;
-    if (message.kind == Kind::output || message.kind == Kind::ended) reply(agent, message);
-    agent.over = message.kind == Kind::ended;
-  }
-}
-
-void Rendezvous::hear_agents() {
-  for (Agent& agent : agents_) {
-    try {
-      while (const auto bytes = agent.channel->receive(0)) hear(agent, NodeMessage::decode(*bytes));
-    } catch (const Error&) {
-      agent.over = true;
-      Member* member = member_of(agent.node_rank);
-      if (member != nullptr) send(*member, {.kind = Kind::kill, .process = agent.process});
-    }
-  }
-}
-
-void Rendezvous::hear(Agent& agent, const NodeMessage& message) {
-  if (message.kind != Kind::start) return;
-  const bool is_named = message.host.starts_with("node");
-  Member* member = is_named ? member_of(std::atoi(message.host.c_str() + 4)) : nullptr;
-  if (member == nullptr) {
-    reply(agent, {.kind = Kind::ended, .code = no_node});
-    agent.over = true;
-    return;
-  }
-  agent.process = ++processes_;
-  agent.node_rank = member->facts.node_rank;
-  send(*member, {.kind = Kind::start, .process = agent.process, .text = message.text});
+  if (message.kind == Kind::host_ended && is_running_)
+    notify({.kind = NodeEvent::Kind::host_ended, .node = member.facts.name(), .reason = message.text});
 }
 
 void Rendezvous::send(Member& member, const NodeMessage& message) {
@@ -182,14 +147,6 @@ void Rendezvous::send(Member& member, const NodeMessage& message) {
     if (member.lost.empty()) member.channel->send(message.encode());
   } catch (const Error& failure) {
     member.lost = failure.what();
-  }
-}
-
-void Rendezvous::reply(Agent& agent, const NodeMessage& message) {
-  try {
-    agent.channel->send(message.encode());
-  } catch (const Error&) {
-    agent.over = true;
   }
 }
 
@@ -205,11 +162,6 @@ void Rendezvous::bury_the_lost() {
     log_warning(concat(member.facts.name(), " is lost: ", member.lost));
     notify({.kind = NodeEvent::Kind::lost, .node = member.facts.name(), .reason = member.lost});
     last_change_ = Clock::now();
-    for (Agent& agent : agents_) {
-      if (agent.node_rank != member.facts.node_rank || agent.over) continue;
-      reply(agent, {.kind = Kind::ended, .code = no_node});
-      agent.over = true;
-    }
   }
   std::erase_if(members_, [](const Member& member) { return !member.lost.empty(); });
 }

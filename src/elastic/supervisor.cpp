@@ -12,6 +12,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/thread_pool.h"
+#include "elastic/launchers.h"
 #include "elastic/nodes.h"
 #include "net/socket.h"
 

@@ -47,7 +47,9 @@ const std::map<std::string, std::set<std::string>> rooms = {
       "dist", "data", "metrics", "snapshot", "tokenizer", "language", "writing"}},
     {"plan", {"core", "comm", "config", "kernels", "tensor", "parameters", "nn", "dist", "data", "train"}},
     {"doctor", {"core", "comm", "config", "store", "net", "train"}},
-    {"elastic", {"core", "json", "program", "comm", "net"}},
+    {"hosting", {"core", "json", "net"}},
+    {"elastic", {"core", "json", "program", "comm", "net", "hosting"}},
+    {"pmix", {"core", "program", "comm", "net", "hosting"}},
 };
 
 struct Library {
@@ -58,12 +60,13 @@ struct Library {
 
 const std::vector<Library> libraries = {
     {"MPI", "mpi\\.h", {"src/comm/", "bench/", "tests/dist/", "tests/emulator/"}},
+    {"PMIx", "pmix.*\\.h", {"src/pmix/"}},
     {"spdlog", "(spdlog|fmt)/.*", {"src/core/log.cpp"}},
     {"nlohmann-json",
      "nlohmann/.*",
      {"src/json/", "src/store/", "src/tensor/safetensors.cpp", "src/tokenizer/", "src/data/", "src/metrics/",
-      "src/snapshot/", "src/huggingface/", "src/doctor/", "src/elastic/", "src/writing/", "apps/", "bench/",
-      "tests/"}},
+      "src/snapshot/", "src/huggingface/", "src/doctor/", "src/elastic/", "src/hosting/", "src/writing/",
+      "apps/", "bench/", "tests/"}},
     {"CLI11", "CLI/.*", {"src/config/command_line.cpp", "src/elastic/launch_options.cpp"}},
     {"libcurl", "curl/.*", {"src/store/"}},
     {"pugixml", "pugixml\\.hpp", {"src/store/"}},

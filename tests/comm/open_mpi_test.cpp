@@ -28,7 +28,7 @@ TEST(OpenMpi, VersionsAreReadFromWhatLaunchersAndLibrariesPrint) {
 // Variables of both versions are set at once, because each version reads only its own.
 TEST(OpenMpi, VariablesAreThoseOfBothVersionsAndTheUsersComeFirst) {
   ::setenv("PRTE_MCA_prte_tmpdir_base", "/mine", 1);
-  const auto variables = MpirunEnvironment().allow_root().on_this_host("/run").variables();
+  const auto variables = OpenMpiEnvironment().allow_root().on_this_host("/run").variables();
   ::unsetenv("PRTE_MCA_prte_tmpdir_base");
   EXPECT_EQ(variables.at("OMPI_MCA_orte_tmpdir_base"), "/run");
   EXPECT_FALSE(variables.contains("PRTE_MCA_prte_tmpdir_base"));

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "core/error.h"
-#include "elastic/nodes.h"
+#include "elastic/launchers.h"
 #include "tests/support/temporary_directory.h"
 
 namespace lockstep {

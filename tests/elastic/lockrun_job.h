@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <sstream>
 #include <sys/types.h>
 #include <vector>
 
@@ -13,6 +14,14 @@
 #include "tests/support/program.h"
 
 namespace lockstep {
+
+/// Returns the launchers that lockrun can use here on one host.
+inline std::vector<std::string> launchers_here() {
+  std::vector<std::string> all;
+  if (std::filesystem::exists(program("lockrun_host"))) all.emplace_back("pmix");
+  if (has_mpirun()) all.emplace_back("mpirun");
+  return all;
+}
 
 /// A lockrun whose ranks count in a directory of their own. All processes that it started end with it.
 class LockrunJob {
@@ -72,6 +81,15 @@ class LockrunJob {
     std::vector<pid_t> found = processes();
     std::erase_if(found, [&](pid_t process) { return parent_of(process) != id(); });
     return found;
+  }
+  /// Returns the value of a variable in the environment of a rank.
+  std::string variable_of_rank(const std::string& name) const {
+    for (const pid_t process : processes("elastic_rank")) {
+      std::istringstream words(read_text(concat("/proc/", process, "/environ")));
+      for (std::string word; std::getline(words, word, '\0');)
+        if (word.starts_with(name + "=")) return word.substr(name.size() + 1);
+    }
+    return "";
   }
   bool leaves_nothing() const {
     return eventually([&] { return processes().empty(); }) && std::filesystem::is_empty(file("tmp"));

@@ -23,7 +23,7 @@ void expect_in_order(const std::string& text, std::initializer_list<const char*>
 class Lockrun : public testing::Test {
  protected:
   void SetUp() override {
-    if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+    if (launchers_here().empty()) GTEST_SKIP() << "there is neither mpirun nor lockrun_host";
   }
 };
 
@@ -225,11 +225,33 @@ TEST_F(Lockrun, ASecondInterruptEndsEverythingAtOnce) {
 }
 
 TEST_F(Lockrun, NothingIsLeftWhenItIsKilledItself) {
+  for (const std::string& launcher : launchers_here()) {
+    LockrunJob job("--nproc 2 --via " + launcher, 100000);
+    ASSERT_TRUE(job.reaches_step(5));
+    ASSERT_GE(job.processes().size(), 5U);
+    const std::string segments = job.variable_of_rank("OMPI_MCA_btl_vader_backing_directory");
+    EXPECT_TRUE(std::filesystem::exists(segments)) << segments;
+    job.signal(SIGKILL);
+    EXPECT_TRUE(job.leaves_nothing()) << launcher;
+    EXPECT_FALSE(std::filesystem::exists(segments)) << segments;
+  }
+}
+
+// No process is left that could remove the files, so the next start does.
+TEST_F(Lockrun, FilesOfARunWhoseProcessesWereAllKilledAreRemovedByTheNextStart) {
   LockrunJob job("--nproc 2", 100000);
   ASSERT_TRUE(job.reaches_step(5));
-  ASSERT_GE(job.processes().size(), 5U);
-  job.signal(SIGKILL);
-  EXPECT_TRUE(job.leaves_nothing());
+  const std::string segments = job.variable_of_rank("OMPI_MCA_btl_vader_backing_directory");
+  for (int round = 0; round < 2; ++round)
+    for (const int number : {SIGSTOP, SIGKILL})
+      for (const pid_t process : job.processes()) ::kill(process, number);
+  ASSERT_TRUE(eventually([&] { return job.processes().empty(); }));
+  EXPECT_TRUE(std::filesystem::exists(segments)) << segments;
+  EXPECT_FALSE(std::filesystem::is_empty(job.file("tmp")));
+  const Outcome next = run_command("TMPDIR=" + job.file("tmp") + " " + program("lockrun") + " -- true");
+  EXPECT_EQ(next.exit_code, 0) << next.errors;
+  EXPECT_FALSE(std::filesystem::exists(segments)) << segments;
+  EXPECT_TRUE(std::filesystem::is_empty(job.file("tmp")));
 }
 
 TEST_F(Lockrun, TheHostFileIsReadBeforeEveryStart) {
@@ -275,28 +297,24 @@ TEST_F(Lockrun, AHostThatMpirunCannotReachFailsOneStart) {
   EXPECT_NE(job.errors().find("before rank 0, 1 had started"), std::string::npos) << job.errors();
 }
 
-// The refusal names the version and comes before lockrun waits. Several nodes need Open MPI 4, and one host
-// needs Open MPI.
+// The refusal names the version. A host file with other hosts needs Open MPI 4, and mpirun has to be Open
+// MPI's.
 TEST(LockrunWithAnotherMpirun, IsRefused) {
   const TemporaryDirectory directory;
   const auto refusal = [&](const std::string& version, const std::string& options) {
     write_text(directory / "mpirun", "#!/bin/sh\necho '" + version + "'\n");
     std::filesystem::permissions(directory / "mpirun", std::filesystem::perms::owner_all);
-    const Outcome outcome = run_command("unset SLURM_JOB_ID; PATH=" + directory.path() +
-                                        ":$PATH LOCKRUN_SECRET=a-secret-of-16-bytes " + program("lockrun") +
-                                        " " + options + " -- true");
+    const Outcome outcome = run_command("unset SLURM_JOB_ID; PATH=" + directory.path() + ":$PATH " +
+                                        program("lockrun") + " " + options + " -- true");
     EXPECT_EQ(outcome.exit_code, exit_usage) << outcome.errors;
     return outcome.errors;
   };
   write_text(directory / "hosts", "localhost\nnode.invalid\n");
-  const std::string open_mpi_5 = "mpirun (Open MPI) 5.0.7";
-  for (const std::string& nodes : {std::string("--nnodes 2 --node-rank 0 --rdzv-endpoint 127.0.0.1:0"),
-                                   "--local-addr 127.0.0.1 --hostfile " + (directory / "hosts")}) {
-    const std::string message = refusal(open_mpi_5, nodes);
-    EXPECT_NE(message.find("the mpirun in PATH is Open MPI 5.0.7"), std::string::npos) << message;
-  }
-  const std::string message = refusal("HYDRA build details: Version: 4.0.2", "--nproc 2");
-  EXPECT_NE(message.find("the mpirun in PATH is MPICH 4.0.2"), std::string::npos) << message;
+  const std::string far =
+      refusal("mpirun (Open MPI) 5.0.7", "--local-addr 127.0.0.1 --hostfile " + (directory / "hosts"));
+  EXPECT_NE(far.find("the mpirun in PATH is Open MPI 5.0.7"), std::string::npos) << far;
+  const std::string other = refusal("HYDRA build details: Version: 4.0.2", "--via mpirun --nproc 2");
+  EXPECT_NE(other.find("the mpirun in PATH is MPICH 4.0.2"), std::string::npos) << other;
 }
 
 TEST_F(Lockrun, AKilledKeeperIsALostRank) {
@@ -315,14 +333,18 @@ TEST_F(Lockrun, AKilledKeeperIsALostRank) {
   EXPECT_TRUE(job.leaves_nothing());
 }
 
-TEST_F(Lockrun, AKilledMpirunIsTheCause) {
-  LockrunJob job("--nproc 2", 400);
-  ASSERT_TRUE(job.reaches_step(5));
-  for (const pid_t process : job.launchers()) ::kill(process, SIGKILL);
-  EXPECT_EQ(job.exit_code(), 0) << job.errors();
-  EXPECT_NE(job.errors().find("mpirun ended (SIGKILL (killed)) before its ranks"), std::string::npos)
-      << job.errors();
-  EXPECT_TRUE(job.leaves_nothing());
+TEST_F(Lockrun, AKilledLauncherIsTheCause) {
+  for (const std::string& launcher : launchers_here()) {
+    LockrunJob job("--nproc 2 --via " + launcher, 400);
+    ASSERT_TRUE(job.reaches_step(5));
+    for (const pid_t process : job.launchers()) ::kill(process, SIGKILL);
+    EXPECT_EQ(job.exit_code(), 0) << job.errors();
+    EXPECT_NE(job.errors().find(concat(launcher == "pmix" ? "lockrun_host" : launcher,
+                                       " ended (SIGKILL (killed)) before its ranks")),
+              std::string::npos)
+        << job.errors();
+    EXPECT_TRUE(job.leaves_nothing());
+  }
 }
 
 }  // namespace

@@ -26,11 +26,11 @@ TEST(Messages, ComeBackAsTheyWere) {
 TEST(Messages, OfAnotherKindAreRefusedByField) {
   const std::string good = NodeMessage{}.encode();
   for (const auto& [from, to, problem] : std::vector<std::array<std::string, 3>>{
-           {"\"kind\":3", "\"kind\":12", "kind is 12: it must be a whole number from 0 to 11"},
+           {"\"kind\":3", "\"kind\":10", "kind is 10: it must be a whole number from 0 to 9"},
            {"\"kind\":3", "\"kind\":1e30", "kind is 1e+30"},
            {"\"code\":0", "\"code\":4294967296", "code is 4294967296"},
            {"\"slots\":1", "\"slots\":0.5", "facts.slots is 0.5"},
-           {"\"host\":\"\"", "\"host\":[]", "host is []: it must be a text"},
+           {"\"text\":\"\"", "\"text\":[]", "text is []: it must be a text"},
            {"\"code\":0,", "", "code is missing"}}) {
     std::string text = good;
     ASSERT_NE(text.find(from), std::string::npos) << from;

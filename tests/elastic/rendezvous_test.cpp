@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "elastic/rendezvous.h"
 
-#include <algorithm>
 #include <future>
 #include <gtest/gtest.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "core/host.h"
-#include "elastic/node.h"
-#include "elastic/nodes.h"
+#include "elastic/launchers.h"
 #include "net/addresses.h"
 #include "support/temporary_directory.h"
 
@@ -61,7 +56,6 @@ class RendezvousTest : public testing::Test {
             .host = "host-b",
             .process = "one",
             .address = address_,
-            .network = network_of(address_),
             .slots = 3,
             .run = "blue",
             .least_nodes = least,
@@ -107,11 +101,17 @@ TEST_F(RendezvousTest, StartsWhenAllAreThere) {
   EXPECT_EQ(placement->hosts[0].name, host_name());
   EXPECT_EQ(placement->hosts[1].name, "host-b");
   EXPECT_EQ(placement->address, address_);
-  EXPECT_EQ(placement->environment.at(secret_variable), secret_.bytes());
-  const auto words = launch_command(Launcher::mpirun, *placement, "/opt/lockrun", "10.0.0.1:4000");
-  EXPECT_NE(std::find(words.begin(), words.end(), "localhost:2,node1:3"), words.end());
-  EXPECT_NE(std::find(words.begin(), words.end(), "/opt/lockrun --launch-agent"), words.end());
-  for (const std::string& word : words) EXPECT_EQ(word.find(secret_.bytes()), std::string::npos);
+  EXPECT_TRUE(placement->runs_lockrun);
+  EXPECT_EQ(choose_launcher({}, *placement), Launcher::pmix);
+  rendezvous.start_hosts("10.0.0.1:4000", 2);
+  const NodeMessage start = next_but_beats(node);
+  EXPECT_EQ(start.kind, Kind::start);
+  EXPECT_EQ(start.number, 1);
+  EXPECT_EQ(start.text, "10.0.0.1:4000");
+  node.send(NodeMessage{.kind = Kind::host_ended, .text = "lockrun_host ended: exit code 3"}.encode());
+  const NodeEvent ended = next_event(rendezvous);
+  EXPECT_EQ(ended.kind, NodeEvent::Kind::host_ended);
+  EXPECT_EQ(ended.reason, "lockrun_host ended: exit code 3");
 }
 
 TEST_F(RendezvousTest, WithTheLeastThereItCallsOnceMore) {
@@ -215,6 +215,8 @@ TEST_F(RendezvousTest, TheEndOfAGenerationIsAcknowledged) {
   Channel node = introduce(rendezvous, facts(1, 2, 2));
   EXPECT_EQ(next_but_beats(node).kind, Kind::welcome);
   ASSERT_TRUE(rendezvous.gather(soon).has_value());
+  rendezvous.start_hosts("10.0.0.1:4000", 2);
+  EXPECT_EQ(next_but_beats(node).kind, Kind::start);
   auto ending = std::async(std::launch::async, [&] { rendezvous.end_generation(); });
   EXPECT_EQ(next_but_beats(node).kind, Kind::end_generation);
   EXPECT_NE(ending.wait_for(std::chrono::milliseconds(50)), std::future_status::ready);
@@ -236,52 +238,14 @@ TEST_F(RendezvousTest, TheEndOfTheRunReachesEveryNode) {
   EXPECT_EQ(next_but_beats(late).kind, Kind::finish);
 }
 
-TEST_F(RendezvousTest, AnAgentsCommandRunsOnItsNode) {
-  Rendezvous rendezvous(options(2, 2));
-  Channel node = introduce(rendezvous, facts(1, 2, 2));
-  EXPECT_EQ(next_but_beats(node).kind, Kind::welcome);
-  const auto placement = rendezvous.gather(soon);
-  ASSERT_TRUE(placement.has_value());
-  const pid_t agent = ::fork();
-  if (agent == 0) {
-    for (const auto& [name, value] : placement->environment) ::setenv(name.c_str(), value.c_str(), 1);
-    ::_exit(run_launch_agent("node1", {"orted", "-mca", "ess", "\"env\""}));
-  }
-  const NodeMessage order = next_but_beats(node);
-  EXPECT_EQ(order.kind, Kind::start);
-  EXPECT_EQ(order.text, "orted -mca ess \"env\"");
-  node.send(NodeMessage{.kind = Kind::output, .process = order.process, .text = "hello\n"}.encode());
-  node.send(NodeMessage{.kind = Kind::ended, .process = order.process, .code = 7}.encode());
-  int status = 0;
-  ASSERT_EQ(::waitpid(agent, &status, 0), agent);
-  EXPECT_EQ(WEXITSTATUS(status), 7);
-}
-
-TEST_F(RendezvousTest, AnAgentThatDiesTakesItsCommandAlong) {
-  Rendezvous rendezvous(options(2, 2));
-  Channel node = introduce(rendezvous, facts(1, 2, 2));
-  EXPECT_EQ(next_but_beats(node).kind, Kind::welcome);
-  const auto placement = rendezvous.gather(soon);
-  ASSERT_TRUE(placement.has_value());
-  {
-    Channel agent = connect_channel(placement->environment.at(agent_endpoint_variable), secret_, soon);
-    agent.send(NodeMessage{.kind = Kind::start, .text = "orted", .host = "node1"}.encode());
-    EXPECT_EQ(next_but_beats(node).kind, Kind::start);
-  }
-  EXPECT_EQ(next_but_beats(node).kind, Kind::kill);
-  Channel lost = connect_channel(placement->environment.at(agent_endpoint_variable), secret_, soon);
-  lost.send(NodeMessage{.kind = Kind::start, .text = "orted", .host = "node7"}.encode());
-  EXPECT_EQ(next_but_beats(lost).kind, Kind::ended);
-}
-
-TEST(NodeMessage, SurvivesTheWayWhateverAProgramWrites) {
-  const NodeMessage message{.kind = Kind::output, .process = 3, .text = "\xff and \"quotes\"\n"};
+TEST(NodeMessage, SurvivesTheWayWhateverItsTextIs) {
+  const NodeMessage message{.kind = Kind::host_ended, .number = 3, .text = "\xff and \"quotes\"\n"};
   const NodeMessage read = NodeMessage::decode(message.encode());
-  EXPECT_EQ(read.kind, Kind::output);
-  EXPECT_EQ(read.process, 3);
+  EXPECT_EQ(read.kind, Kind::host_ended);
+  EXPECT_EQ(read.number, 3);
   EXPECT_NE(read.text.find(" and \"quotes\"\n"), std::string::npos);
   for (const char* wrong :
-       {"", "{}", "[1]", R"({"kind":99,"process":0,"code":0,"text":""})", R"({"kind":"join"})"})
+       {"", "{}", "[1]", R"({"kind":99,"number":0,"code":0,"text":""})", R"({"kind":"join"})"})
     EXPECT_THROW(NodeMessage::decode(wrong), Error) << wrong;
 }
 
