@@ -2,6 +2,7 @@
 #include "hosting/host_links.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "core/error.h"
@@ -20,6 +21,10 @@ constexpr double silence_seconds = 30.0;
 HostLinks::HostLinks(std::vector<RankMap::Node> nodes) {
   map_.name_space = concat("lockrun-", hexadecimal(random_bytes(name_space_bytes)));
   map_.nodes = std::move(nodes);
+  // PMIx tells nodes apart by their names. Containers on several machines may have one name.
+  std::set<std::string> names;
+  for (RankMap::Node& node : map_.nodes)
+    while (!names.insert(node.host).second) node.host += concat("-", names.size());
 }
 
 void HostLinks::add(std::unique_ptr<Channel> channel, const std::string& greeting) {

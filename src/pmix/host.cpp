@@ -88,8 +88,7 @@ class Host {
       : endpoint_(std::move(endpoint)),
         node_(node),
         secret_(secret),
-        channel_(connect_channel(endpoint_, secret, connect_seconds)),
-        server_(made("server"), requests()) {}
+        channel_(connect_channel(endpoint_, secret, connect_seconds)) {}
 
   void run() {
     channel_.send(concat(host_greeting, node_));
@@ -97,7 +96,9 @@ class Host {
     expect(first.has_value(), "the supervisor sends no ranks");
     map_ = HostMessage::decode(*first).map;
     if (map_.nodes.empty()) return;  // the attempt is over
-    server_.announce(map_, made("ranks"));
+    const std::string& host = map_.nodes.at(static_cast<size_t>(map_.here)).host;
+    server_.emplace(made("server"), host, requests());
+    server_->announce(map_, made("ranks"));
     for (const int rank : map_.local_ranks()) start_keeper(rank);
     while (!is_over_) attend();
   }
@@ -127,7 +128,7 @@ class Host {
     if (map_.nodes.size() == 1) settings.within_one_host();
     if (static_cast<int>(local.size()) > available_cores()) settings.share_cores();
     std::map<std::string, std::string> environment = settings.variables();
-    environment.merge(server_.environment(rank));
+    environment.merge(server_->environment(rank));
     environment[secret_variable] = secret_.bytes();
     environment["OMPI_COMM_WORLD_RANK"] = std::to_string(rank);
     environment["OMPI_COMM_WORLD_SIZE"] = std::to_string(map_.size());
@@ -164,7 +165,7 @@ class Host {
       waiting.pop_front();
     }
     if (message.kind == Kind::fetch)
-      server_.read(message.rank, [this, message](int status, const std::string& bytes) {
+      server_->read(message.rank, [this, message](int status, const std::string& bytes) {
         inbox_.put([=, this] {
           HostMessage answer = message;
           answer.kind = Kind::fetched;
@@ -199,8 +200,8 @@ class Host {
   Signals signals_{{SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2}};
   Inbox inbox_;
   Channel channel_;
-  PmixServer server_;
   RankMap map_;
+  std::optional<PmixServer> server_;
   std::map<int, Process> keepers_;
   std::map<std::string, std::deque<PmixAnswer>> fences_;  ///< keyed by participants
   std::map<int64_t, PmixAnswer> fetches_;

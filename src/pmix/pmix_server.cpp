@@ -207,7 +207,7 @@ void add_job(Infos& infos, const RankMap& map, const std::string& folder) {
 
 }  // namespace
 
-PmixServer::PmixServer(const std::string& folder, PmixRequests requests) {
+PmixServer::PmixServer(const std::string& folder, const std::string& host, PmixRequests requests) {
   active_requests = std::move(requests);
   // Job data is kept in each rank's memory. Ranks were seen to read the store in shared memory too early, and
   // it leaves files behind.
@@ -215,6 +215,7 @@ PmixServer::PmixServer(const std::string& folder, PmixRequests requests) {
   Infos infos;
   infos.add_text(PMIX_SERVER_TMPDIR, folder);
   infos.add_text(PMIX_SYSTEM_TMPDIR, folder);
+  infos.add_text(PMIX_HOSTNAME, host);
   static pmix_server_module_t functions = [] {
     pmix_server_module_t module{};
     module.client_connected = note_client;

@@ -26,8 +26,9 @@ struct PmixRequests {
 /// what mpirun would give. A process can have one. Functions throw Error with PMIx's reason.
 class PmixServer {
  public:
-  /// Starts the library. `folder` is a private folder for its files.
-  PmixServer(const std::string& folder, PmixRequests requests);
+  /// Starts the library. `folder` is a private folder for its files; `host` is this node's name in the rank
+  /// map.
+  PmixServer(const std::string& folder, const std::string& host, PmixRequests requests);
   ~PmixServer();
   PmixServer(const PmixServer&) = delete;
   PmixServer& operator=(const PmixServer&) = delete;

@@ -335,7 +335,7 @@ TEST_F(Lockrun, AKilledKeeperIsALostRank) {
 
 TEST_F(Lockrun, AKilledLauncherIsTheCause) {
   for (const std::string& launcher : launchers_here()) {
-    LockrunJob job("--nproc 2 --via " + launcher, 400);
+    LockrunJob job("--nproc 2 --via " + launcher, 150);
     ASSERT_TRUE(job.reaches_step(5));
     for (const pid_t process : job.launchers()) ::kill(process, SIGKILL);
     EXPECT_EQ(job.exit_code(), 0) << job.errors();
