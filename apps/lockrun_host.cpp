@@ -4,9 +4,18 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "pmix/host.h"
+#include "pmix/port_guard.h"
 #include "program/program.h"
 
 using namespace lockstep;
+
+// These definitions take precedence over those of the C library when the PMIx library calls them.
+extern "C" int accept(int listener, sockaddr* address, socklen_t* size) {
+  return accept_from_own_user(listener, address, size, SOCK_CLOEXEC);
+}
+extern "C" int accept4(int listener, sockaddr* address, socklen_t* size, int flags) {
+  return accept_from_own_user(listener, address, size, flags);
+}
 
 int main(int argument_count, char** arguments) {
   begin_program();
