@@ -23,8 +23,8 @@ namespace {
 std::string place_of(pid_t process) { return concat("/proc/", process); }
 
 bool is_launcher(pid_t process) {
-  static const std::set<std::string> launchers = {"mpirun",  "mpiexec", "orterun", "orted",
-                                                  "prterun", "prte",    "prted",   "lockrun"};
+  static const std::set<std::string> launchers = {"mpirun", "mpiexec", "orterun", "orted",       "prterun",
+                                                  "prte",   "prted",   "lockrun", "lockrun_host"};
   std::string name;
   std::getline(std::ifstream(place_of(process) + "/comm"), name);
   return launchers.contains(name);

@@ -56,6 +56,7 @@ std::vector<Finding> examine(const Config& config, const World& world, const Doc
   findings = {check_user(), check_mpirun(library)};
   if (!library.empty() && findings.back().verdict != Verdict::problem)
     append(findings, check_ranks(options.program, options.deadline_seconds));
+  if (!library.empty()) findings.push_back(check_lockrun(options.program, options.deadline_seconds));
   append(findings, check_srun());
   append(findings, examine_host(config, options, available_cores(), true));
   return findings;

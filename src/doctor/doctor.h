@@ -59,6 +59,10 @@ int answer_probe();
 /// Checks whether there is an mpirun, and whether it belongs to the MPI library of this program.
 Finding check_mpirun(const std::string& library);
 
+/// Checks whether lockrun starts two ranks itself, and they exchange a text within a deadline. `program` is
+/// the path of this program; lockrun is beside it.
+Finding check_lockrun(const std::string& program, double deadline_seconds);
+
 /// Checks whether the ranks of a plain srun find each other. Returns nothing if Slurm does not answer.
 std::vector<Finding> check_srun();
 

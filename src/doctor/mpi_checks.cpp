@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
+#include <filesystem>
 #include <iostream>
 #include <regex>
 
@@ -34,10 +35,9 @@ struct Probe {
   std::string failure;
 };
 
-Probe start_probe(const std::string& program, int ranks, double deadline_seconds,
-                  const std::vector<std::string>& options = {}) {
-  std::vector<std::string> words = {"mpirun", "-np", std::to_string(ranks)};
-  words.insert(words.end(), options.begin(), options.end());
+/// Starts a probe of this many ranks by a launcher's command line.
+Probe start_probe(std::vector<std::string> words, const std::string& program, int ranks,
+                  double deadline_seconds) {
   words.insert(words.end(), {program, probe_argument});
   // The probe may run as root: check_user() reports whether mpirun allows that.
   const CommandResult result =
@@ -56,12 +56,19 @@ Probe start_probe(const std::string& program, int ranks, double deadline_seconds
   return probe;
 }
 
+Probe start_by_mpirun(const std::string& program, int ranks, double deadline_seconds,
+                      const std::vector<std::string>& options = {}) {
+  std::vector<std::string> words = {"mpirun", "-np", std::to_string(ranks)};
+  words.insert(words.end(), options.begin(), options.end());
+  return start_probe(words, program, ranks, deadline_seconds);
+}
+
 Finding judge_two_ranks(const std::string& program, double deadline_seconds) {
   const std::string name = "two ranks";
-  const Probe plain = start_probe(program, 2, deadline_seconds);
+  const Probe plain = start_by_mpirun(program, 2, deadline_seconds);
   if (plain.succeeded) return {name, Verdict::ok, "mpirun -np 2 starts them, and they exchange data"};
   if (plain.lacks_slots) {
-    const Probe more = start_probe(program, 2, deadline_seconds, more_ranks_than_cores());
+    const Probe more = start_by_mpirun(program, 2, deadline_seconds, more_ranks_than_cores());
     if (more.succeeded)
       return {name, Verdict::warning,
               "mpirun has fewer than 2 slots here; with oversubscription they start and exchange data",
@@ -111,7 +118,7 @@ Finding check_mpirun(const std::string& library) {
 std::vector<Finding> check_ranks(const std::string& program, double deadline_seconds) {
   std::vector<Finding> findings = {judge_two_ranks(program, deadline_seconds)};
   if (findings.front().verdict == Verdict::problem) return findings;
-  const Probe single = start_probe(program, 1, deadline_seconds);
+  const Probe single = start_by_mpirun(program, 1, deadline_seconds);
   const std::string name = "one rank";
   if (!single.succeeded)
     findings.push_back(
@@ -124,6 +131,23 @@ std::vector<Finding> check_ranks(const std::string& program, double deadline_sec
   else
     findings.push_back({name, Verdict::ok, concat("mpirun -np 1 lets it use all ", single.cores, " cores")});
   return findings;
+}
+
+Finding check_lockrun(const std::string& program, double deadline_seconds) {
+  const std::string name = "lockrun";
+  const std::filesystem::path folder = std::filesystem::path(program).parent_path();
+  const std::string lockrun = find_program(folder / "lockrun");
+  if (lockrun.empty())
+    return {name, Verdict::warning, concat("there is no lockrun in ", folder.string()), "install it there"};
+  if (find_program(folder / "lockrun_host").empty())
+    return {name, Verdict::warning, "starts ranks with mpirun, on one node: this build has no libpmix",
+            "install libpmix-dev and build again"};
+  const Probe probe = start_probe({lockrun, "--via", "pmix", "--max-restarts", "0", "--nproc", "2", "--"},
+                                  program, 2, deadline_seconds);
+  if (probe.succeeded) return {name, Verdict::ok, "starts two ranks without mpirun, and they exchange data"};
+  return {name, Verdict::problem, concat("lockrun --nproc 2: ", probe.failure),
+          "start lockrun --via mpirun; this build's libpmix and that of its MPI may not understand each "
+          "other"};
 }
 
 std::vector<Finding> check_srun() {

@@ -22,8 +22,8 @@ constexpr double settle_seconds = 0.3;
 constexpr double leave_seconds = 3.0;
 /// Seconds from the loss of a connection to the end of the process at its other side.
 constexpr double ending_seconds = 0.1;
-/// Seconds for which the launcher may be stopped, as by a user who examines it.
-constexpr double most_stopped_seconds = 30.0;
+/// Seconds for which SIGSTOP may have stopped the launcher.
+constexpr double most_stopped_seconds = 10.0;
 /// Seconds for which all ranks may wait in MPI_Finalize, where the launcher answers them.
 constexpr double most_leaving_seconds = 60.0;
 /// Factor on the grace period while a rank reports that it is writing a snapshot.
@@ -318,7 +318,7 @@ void Attempt::end(const RankOutput& output) {
   // After a success the launcher may have to wait for a slow reader of its output.
   const bool is_good = all_have_left() && !failed_ && !request_.is_cancelled();
   bool is_held = is_good;
-  while (!launcher_->wait(leave_seconds)) {
+  while (!launcher_->wait(stopped_ ? 0.0 : leave_seconds)) {
     const bool was_held = std::exchange(is_held, is_good && !output.flush(0.0));
     if ((was_held || is_held) && !request_.has_signal()) continue;
     launcher_->signal_group(SIGKILL);

@@ -111,7 +111,9 @@ bool RunSnapshots::save_last(Snapshot snapshot) {
     save(std::move(snapshot), {.step = true});
   else
     writer_->amend(snapshot);
-  return writer_->finish() == step;
+  const bool is_saved = writer_->finish() == step;
+  report_progress("ending");
+  return is_saved;
 }
 
 void RunSnapshots::finish() const {

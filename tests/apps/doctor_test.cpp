@@ -74,10 +74,12 @@ TEST_F(Doctor, FindsNothingWrongWhereAllIsWell) {
   if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
   const Outcome outcome = examine("log.dir=run snapshot.path=snapshots");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.errors;
-  for (const char* name : {"user", "mpirun", "two ranks", "one rank", "gpu", "nccl", "host name", "port",
-                           "ipv6", "binding", "clock", "disk log.dir", "disk snapshot.path", "shared memory"})
+  for (const char* name :
+       {"user", "mpirun", "two ranks", "one rank", "lockrun", "gpu", "nccl", "host name", "port", "ipv6",
+        "binding", "clock", "disk log.dir", "disk snapshot.path", "shared memory"})
     EXPECT_EQ(finding(outcome, name).name, name);
-  EXPECT_EQ(finding(outcome, "two ranks").verdict, Verdict::ok) << finding(outcome, "two ranks").found;
+  for (const char* name : {"two ranks", "lockrun"})
+    EXPECT_EQ(finding(outcome, name).verdict, Verdict::ok) << finding(outcome, name).found;
   EXPECT_TRUE(fs::is_empty(directory_.path())) << "it left something behind";
 }
 

@@ -333,6 +333,18 @@ TEST_F(Lockrun, AKilledKeeperIsALostRank) {
   EXPECT_TRUE(job.leaves_nothing());
 }
 
+// Its ranks would wait for it in MPI_Finalize.
+TEST_F(Lockrun, AStoppedLauncherEndsTheAttempt) {
+  for (const std::string& launcher : launchers_here()) {
+    LockrunJob job("--nproc 2 --max-restarts 0 --via " + launcher, 50);
+    ASSERT_TRUE(job.reaches_step(5));
+    for (const pid_t process : job.launchers()) ::kill(process, SIGSTOP);
+    EXPECT_EQ(job.exit_code(), 1) << job.errors();
+    EXPECT_NE(job.errors().find(" was stopped (SIGSTOP) for 10 s"), std::string::npos) << job.errors();
+    EXPECT_TRUE(job.leaves_nothing()) << launcher;
+  }
+}
+
 TEST_F(Lockrun, AKilledLauncherIsTheCause) {
   for (const std::string& launcher : launchers_here()) {
     LockrunJob job("--nproc 2 --via " + launcher, 150);
