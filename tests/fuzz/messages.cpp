@@ -4,6 +4,7 @@
 
 #include "elastic/root_cause.h"
 #include "fuzz/fuzz.h"
+#include "hosting/host_messages.h"
 
 using namespace lockstep;
 
@@ -12,6 +13,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   fuzz::accepts<Error>([&] {
     const std::string written = NodeMessage::decode(text).encode();
     fuzz::check(NodeMessage::decode(written).encode() == written, "reads back differently: ", written);
+  });
+  fuzz::accepts<Error>([&] {
+    const std::string written = HostMessage::decode(text).encode();
+    fuzz::check(HostMessage::decode(written).encode() == written, "reads back differently: ", written);
   });
   fuzz::accepts<Error>([&] {
     const std::string written = to_json(plan_from_json(text));
