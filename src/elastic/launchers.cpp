@@ -130,7 +130,7 @@ std::map<std::string, std::string> launch_environment(Launcher launcher, const J
   settings.allow_root().leave_failures().respect_ptrace_rules();
   // With other hosts the folders would have to exist there, too.
   if (layout.is_on_this_host())
-    settings.on_this_host(folders.files.path()).with_segments_in(folders.memory.path());
+    settings.on_this_host(folders.files.path()).with_segments_in(folders.memory.path()).within_one_host();
   environment.insert(settings.variables().begin(), settings.variables().end());
   return environment;
 }
