@@ -18,6 +18,7 @@ class Lockstep(CMakePackage):
     version("0.8.0")
 
     variant("mpi", default=True, description="More than one rank")
+    variant("pmix", default=True, when="+mpi", description="lockrun starts ranks itself, with libpmix")
     variant("curl", default=True, description="Downloads and S3, with libcurl")
     variant("openssl", default=True, description="lockrun, downloads and S3, with OpenSSL")
     variant("pugixml", default=True, description="S3, with pugixml")
@@ -35,11 +36,13 @@ class Lockstep(CMakePackage):
     depends_on("pugixml@1.11:", when="+pugixml")
     depends_on("mpi@3.0:", when="+mpi")
     depends_on("eigen@3.3:", type="build", when="+bench")
+    depends_on("pmix@4.0:", when="+pmix")
     depends_on("googletest@1.10:", type="test")
 
     def cmake_args(self):
         return [
             self.define_from_variant("LOCKSTEP_MPI", "mpi"),
+            self.define_from_variant("LOCKSTEP_PMIX", "pmix"),
             self.define_from_variant("LOCKSTEP_CURL", "curl"),
             self.define_from_variant("LOCKSTEP_OPENSSL", "openssl"),
             self.define_from_variant("LOCKSTEP_PUGIXML", "pugixml"),
