@@ -5,6 +5,7 @@
 #include "elastic/node.h"
 #include "elastic/rendezvous.h"
 #include "elastic/supervisor.h"
+#include "keeper/keeper.h"
 #include "program/program.h"
 
 using namespace lockstep;

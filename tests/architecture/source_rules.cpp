@@ -50,6 +50,7 @@ const std::map<std::string, std::set<std::string>> rooms = {
     {"hosting", {"core", "json", "net"}},
     {"elastic", {"core", "json", "program", "comm", "net", "hosting"}},
     {"pmix", {"core", "program", "comm", "net", "hosting"}},
+    {"keeper", {"core", "json", "program", "comm", "net", "hosting", "elastic"}},
 };
 
 struct Library {

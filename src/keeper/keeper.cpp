@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "keeper/keeper.h"
+
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -17,7 +19,6 @@
 #include "core/process.h"
 #include "elastic/launch_options.h"
 #include "elastic/messages.h"
-#include "elastic/node.h"
 #include "net/channel.h"
 #include "program/private_folder.h"
 #include "program/signals.h"
