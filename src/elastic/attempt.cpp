@@ -78,6 +78,8 @@ Attempt::Outcome Attempt::run(const RankOutput& output) {
     look_for_a_stop();
     look_at_deadlines();
     pass_request_on();
+    // A rank that is to stop must not wait for a reader.
+    hold_output(output.is_behind() && !request_.is_asked());
   }
   const bool left_early = request_.is_asked() && !all_started() && !failed_;
   const bool finished = all_have_left() && !failed_;
@@ -147,6 +149,7 @@ void Attempt::hear(Keeper& keeper, const std::string& message) {
            "lockrun: a second keeper for rank ", report.rank, " from ", keeper.channel->peer());
     keeper.rank = report.rank;
     keeper.channel->send(plan(report));
+    if (is_output_held_) keeper.channel->send(hold_message);
   }
   expect(report.rank == keeper.rank, "lockrun: the keeper of rank ", keeper.rank,
          " reports about another rank");
@@ -230,6 +233,11 @@ void Attempt::pass_request_on() {
   request_passed_on_ = true;
   log_info("lockrun: asked to stop: ranks finish their step and save; Ctrl-C again ends at once");
   send_to_keepers(stop_message);
+}
+
+void Attempt::hold_output(bool is_held) {
+  if (is_held == std::exchange(is_output_held_, is_held)) return;
+  send_to_keepers(is_held ? hold_message : release_message);
 }
 
 void Attempt::fail(const std::string& other_cause) {

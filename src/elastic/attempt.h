@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <list>
 #include <map>
 #include <memory>
@@ -71,6 +72,8 @@ class Attempt {
   /// Seconds from the request to stop until the remaining ranks are killed.
   double grace_seconds() const;
   void pass_request_on();
+  /// Holds the output of the ranks while the readers of lockrun's output are slow.
+  void hold_output(bool is_held);
   void fail(const std::string& other_cause);
   void send_to_keepers(const std::string& message);
   std::string plan(const RankReport& hello) const;
@@ -104,6 +107,7 @@ class Attempt {
   std::optional<Clock::time_point> leaving_;     ///< since when all_are_leaving()
   std::optional<Clock::time_point> stopped_;     ///< since when the launcher is stopped
   bool request_passed_on_ = false;
+  bool is_output_held_ = false;
   bool failed_while_asked_ = false;
   Clock::time_point started_ = Clock::now();
 };

@@ -100,9 +100,11 @@ RankReport report_from_json(const std::string& text);
 RankPlan plan_from_json(const std::string& text);
 
 /// Other messages between a keeper and its supervisor.
-constexpr const char* stop_message = "stop";    ///< to a keeper: the rank is to write a snapshot and exit
-constexpr const char* end_message = "end";      ///< to a keeper: kill the rank, report and exit
-constexpr const char* asked_message = "asked";  ///< from a keeper: it received SIGUSR1, a request to stop
+constexpr const char* stop_message = "stop";        ///< to a keeper: the rank is to write a snapshot and exit
+constexpr const char* end_message = "end";          ///< to a keeper: kill the rank, report and exit
+constexpr const char* hold_message = "hold";        ///< to a keeper: keep the rank's output back
+constexpr const char* release_message = "release";  ///< to a keeper: pass the rank's output on again
+constexpr const char* asked_message = "asked";      ///< from a keeper: it received SIGUSR1, a request to stop
 
 /// Returns the last lines of a text as a terminal shows them: a redrawn line as it was drawn last.
 std::vector<std::string> last_shown_lines(const std::string& text, size_t most);

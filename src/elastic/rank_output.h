@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <unistd.h>
 
 #include "program/output_relay.h"
@@ -16,6 +17,8 @@ struct RankOutput {
     const bool is_flushed = output.flush(seconds, interruption);
     return errors.flush(seconds, interruption) && is_flushed;
   }
+  /// Returns whether the readers of lockrun's output are slower than the ranks. mpirun buffers without limit.
+  bool is_behind() const { return std::max(output.seconds_behind(), errors.seconds_behind()) > 0.1; }
 };
 
 }  // namespace lockstep

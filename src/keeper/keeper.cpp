@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "keeper/keeper.h"
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +21,7 @@
 #include "core/process.h"
 #include "elastic/launch_options.h"
 #include "elastic/messages.h"
+#include "keeper/rank_stream.h"
 #include "net/channel.h"
 #include "program/private_folder.h"
 #include "program/signals.h"
@@ -27,20 +30,14 @@ namespace lockstep {
 namespace {
 
 constexpr double connect_seconds = 30.0;
-constexpr double tick_seconds = 0.1;
+constexpr int tick_milliseconds = 100;
 constexpr double report_seconds = 0.5;
 /// Seconds that a rank may be silent beyond its own deadline, so that it can report its failure itself.
 constexpr double patience_seconds = 2.0;
 /// Seconds for which a rank without a deadline may be stopped, by SIGSTOP or from a terminal.
 constexpr double stop_seconds = 30.0;
-/// Bytes of stderr that are read at once. A rank that writes all the time cannot block its keeper.
-constexpr size_t errors_at_once_bytes = 65536;
-/// Bytes of stderr that are read when the rank has ended: more than a pipe holds.
-constexpr size_t last_errors_bytes = size_t(1) << 20;
 /// Last lines of stderr that a report repeats.
 constexpr size_t told_lines = 20;
-/// Last bytes of stderr from which these lines are taken.
-constexpr size_t told_bytes = 16384;
 
 /// A rank's files in the folder that the ranks of a host share during an attempt. The destructor removes the
 /// files. The last rank's destructor removes the folder.
@@ -130,9 +127,10 @@ class Keeper {
     start(plan_from_json(*plan));
     while (!report_.has_ended) attend();
     // The supervisor ends a failed attempt. Until then the launcher must see all keepers alive.
-    while (!report_.ending.is_success() && !is_over_) {
+    while ((!report_.ending.is_success() && !is_over_) || output_.has_pending() || errors_.has_pending()) {
       wait();
       obey();
+      pass_streams_on();
     }
   }
 
@@ -140,8 +138,12 @@ class Keeper {
     const std::string own = environment(folder_variable);
     folder_.emplace(own.empty() ? plan.folder : own, report_.rank);
     try {
-      child_.emplace(ProcessOptions{
-          .command = plan.command, .environment = environment_of(plan, *folder_), .piped = Piped::errors});
+      child_.emplace(ProcessOptions{.command = plan.command,
+                                    .environment = environment_of(plan, *folder_),
+                                    .output = output_.input(),
+                                    .errors = errors_.input()});
+      output_.close_input();
+      errors_.close_input();
     } catch (const UserError& problem) {
       report_.failure = problem.what();
       report_.ending.exit_code = exit_usage;
@@ -155,7 +157,7 @@ class Keeper {
     wait();
     obey();
     if (report_.has_ended) return;
-    pass_errors_on(errors_at_once_bytes);
+    pass_streams_on();
     if (must_stop_) must_stop_ = !signal_catchers(child_->id(), SIGUSR1);
     if (!is_getting_on()) return end_rank();
     report_news();
@@ -166,12 +168,11 @@ class Keeper {
   }
 
   void wait() {
-    std::vector<int> watched = {channel_.descriptor(), signals_.descriptor()};
-    if (!report_.has_ended) {
-      watched.push_back(child_->descriptor());
-      watched.push_back(child_->output());
-    }
-    if (!channel_.has_buffered()) wait_for_any(watched, tick_seconds);
+    std::vector<pollfd> watched = {{channel_.descriptor(), POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}};
+    if (!report_.has_ended) watched.push_back({child_->descriptor(), POLLIN, 0});
+    output_.watch(watched);
+    errors_.watch(watched);
+    if (!channel_.has_buffered()) ::poll(watched.data(), watched.size(), tick_milliseconds);
     while (const auto signal = signals_.next())
       if (*signal == SIGUSR1) channel_.send(asked_message);
     if (::getppid() != launcher_) throw ConnectionClosed("the launcher is gone");
@@ -179,12 +180,30 @@ class Keeper {
 
   void obey() {
     while (const auto message = channel_.receive(0.0)) {
-      if (*message == stop_message) must_stop_ = true;
+      if (*message == hold_message) hold_streams(true);
+      if (*message == release_message) hold_streams(false);
+      if (*message == stop_message) stop_rank();
       if (*message != end_message) continue;
       is_over_ = true;
+      hold_streams(false);
       if (!report_.has_ended) end_rank();
     }
   }
+
+  void stop_rank() {
+    must_stop_ = true;
+    for (RankStream* stream : streams()) stream->let_rank_stop();
+  }
+
+  void hold_streams(bool are_held) {
+    for (RankStream* stream : streams()) stream->hold(are_held);
+  }
+
+  void pass_streams_on() {
+    for (RankStream* stream : streams()) stream->pass_on();
+  }
+
+  std::array<RankStream*, 2> streams() { return {&output_, &errors_}; }
 
   /// Kills the rank and reports its end.
   void end_rank() {
@@ -196,25 +215,14 @@ class Keeper {
   }
 
   void finish() {
-    if (child_) pass_errors_on(last_errors_bytes);
+    for (RankStream* stream : streams()) stream->take_rest();
     read_page();
     if (report_.failure.empty()) report_.failure = folder_->page->failure;
-    report_.last_lines = last_shown_lines(last_errors_, told_lines);
+    report_.last_lines = last_shown_lines(errors_.last_bytes(), told_lines);
     if (const auto last = last_collective(folder_->path, report_.rank))
       report_.last_collective = last->record;
     report_.has_ended = true;
     channel_.send(to_json(report_));
-  }
-
-  void pass_errors_on(size_t most_bytes) {
-    const std::string text = child_->read_output(most_bytes);
-    last_errors_ += text;
-    if (last_errors_.size() > told_bytes) last_errors_.erase(0, last_errors_.size() - told_bytes);
-    for (size_t written = 0; written < text.size();) {
-      const ssize_t some = ::write(STDERR_FILENO, text.data() + written, text.size() - written);
-      if (some <= 0) break;
-      written += static_cast<size_t>(some);
-    }
   }
 
   void read_page() {
@@ -229,8 +237,10 @@ class Keeper {
   bool is_getting_on() {
     const HeartbeatPage& page = *folder_->page;
     const double deadline = page.deadline_seconds;
-    // A rank has no deadline while it starts and ends. It counts as stuck then only if it is stopped.
-    const bool is_free = deadline == 0 && process_state(child_->id()) != 'T';
+    // A rank has no deadline while it starts and ends. It counts as stuck then only if it is stopped. A rank
+    // that waits for a slow reader of its output is never stuck.
+    const bool is_blocked = output_.is_blocked() || errors_.is_blocked();
+    const bool is_free = is_blocked || (deadline == 0 && process_state(child_->id()) != 'T');
     if (is_free || page.beats != beats_ || deadline != deadline_) {
       beats_ = page.beats;
       deadline_ = deadline;
@@ -263,7 +273,8 @@ class Keeper {
   RankReport report_;
   std::optional<RankFolder> folder_;
   std::optional<Process> child_;
-  std::string last_errors_;
+  RankStream output_{STDOUT_FILENO, RankStream::Input::terminal};
+  RankStream errors_{STDERR_FILENO, RankStream::Input::pipe};
   bool must_stop_ = false;  ///< the rank is to stop and has not been signalled yet
   bool is_over_ = false;
   uint64_t beats_ = 0;

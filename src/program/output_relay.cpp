@@ -14,7 +14,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "core/clock.h"
 #include "core/error.h"
 
 namespace lockstep {
@@ -54,25 +53,28 @@ bool OutputRelay::flush(double seconds, int interruption) const {
   return true;
 }
 
+double OutputRelay::seconds_behind() const { return is_busy_ ? seconds_since(busy_since_) : 0.0; }
+
 void OutputRelay::relay() {
   std::array<pollfd, 2> entries{{{output_.get(), POLLIN, 0}, {end_.get(), POLLIN, 0}}};
   while (entries[1].revents == 0) {
     ::poll(entries.data(), entries.size(), -1);
+    if (!is_busy_) busy_since_ = Clock::now();
     is_busy_ = true;
-    pass_on(most_bytes_at_once);
-    is_busy_ = false;
+    is_busy_ = !pass_on(most_bytes_at_once);
   }
 }
 
-void OutputRelay::pass_on(size_t most_bytes) {
+bool OutputRelay::pass_on(size_t most_bytes) {
   std::array<char, 65536> part;
   while (most_bytes > 0) {
     const ssize_t count = ::read(output_.get(), part.data(), std::min(part.size(), most_bytes));
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return;
+    if (count <= 0) return true;
     most_bytes -= static_cast<size_t>(count);
     has_reader_ = has_reader_ && deliver({part.data(), static_cast<size_t>(count)});
   }
+  return false;
 }
 
 bool OutputRelay::deliver(std::string_view bytes) {

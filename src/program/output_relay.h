@@ -6,6 +6,7 @@
 #include <string_view>
 #include <thread>
 
+#include "core/clock.h"
 #include "core/descriptor.h"
 
 namespace lockstep {
@@ -27,19 +28,22 @@ class OutputRelay {
   /// Waits until what the pipe holds has been passed on or dropped. Returns false after `seconds`, or once
   /// the descriptor `interruption` is readable.
   bool flush(double seconds, int interruption = -1) const;
+  /// Returns the seconds for which the pipe has not been empty: the reader of the descriptor is slow.
+  double seconds_behind() const;
   /// The errno of the first write that failed; 0: none. EPIPE: the reader is gone.
   int error() const { return error_; }
 
  private:
   void relay();
-  /// Passes on at most `most_bytes`, until nothing is there.
-  void pass_on(size_t most_bytes);
+  /// Passes on at most `most_bytes`. Returns true once the pipe is empty.
+  bool pass_on(size_t most_bytes);
   /// Returns false if a write fails, or if the reader takes nothing although the relay ends.
   bool deliver(std::string_view bytes);
 
   int to_;
   bool has_reader_ = true;
   std::atomic<bool> is_busy_ = false;  ///< the thread may have bytes that it has not passed on
+  std::atomic<Clock::time_point> busy_since_ = {};
   std::atomic<int> error_ = 0;
   Descriptor output_, input_, end_;  ///< `end_` becomes readable when the relay has to end
   std::thread thread_;

@@ -87,7 +87,7 @@ const std::regex platform(
     "[a-z0-9_]+|(sys|linux|net|netinet|arpa)/"
     "[a-z0-9_]+\\.h|[a-z0-9]*intrin\\.h|(arm_neon|cpuid|cxxabi|dirent|dlfcn|elf|errno|fcntl|glob|ifaddrs|"
     "link|malloc|"
-    "netdb|poll|pthread|pwd|sched|signal|spawn|stdint|stdlib|time|ucontext|unistd|execinfo)\\.h");
+    "netdb|poll|pthread|pwd|sched|signal|spawn|stdint|stdlib|termios|time|ucontext|unistd|execinfo)\\.h");
 const std::regex include_line("^\\s*#\\s*include\\s*([<\"])([^>\"]+)[>\"].*");
 
 bool starts_with_any(const std::string& text, const std::vector<const char*>& prefixes) {

@@ -47,6 +47,27 @@ TEST_F(Lockrun, ASlowReaderGetsAllOutput) {
   EXPECT_EQ(job.output(), "40000\n");
 }
 
+TEST_F(Lockrun, ARankThatPrintsWithoutEndWaitsForASlowReader) {
+  ::setenv("ELASTIC_TIMEOUT", "1", 1);
+  LockrunJob job("--nproc 1", 6,
+                 "0:0:3:flood | (until [ -e $TMPDIR/../go ]; do sleep 0.1; done; cat >/dev/null)");
+  ::unsetenv("ELASTIC_TIMEOUT");
+  const auto printed = [&] { return std::atoi(read_text(job.file("printed")).c_str()); };
+  // Once its output is held, the rank waits for longer than it may be stuck.
+  int before = 0;
+  ASSERT_TRUE(eventually([&] {
+    before = printed();
+    std::this_thread::sleep_for(std::chrono::seconds(4));
+    return before > 500 || (before > 0 && printed() == before);
+  }));
+  EXPECT_LT(before, 500) << "mpirun buffers all that ranks print";
+  write_text(job.file("go"), "");
+  EXPECT_TRUE(eventually([&] { return printed() > before + 50; })) << printed();
+  write_text(job.file("enough"), "");
+  EXPECT_EQ(job.exit_code(), 0);
+  EXPECT_EQ(job.starts(), "0 1 0\n") << "a rank that waits for a reader is not stuck";
+}
+
 TEST_F(Lockrun, OutputThatIsNotAcceptedIsAFailureButAReaderMayLeave) {
   const auto run = [](const std::string& rest) {
     return run_within(60.0, {"bash", "-c", concat(program("lockrun"), " --nproc 1 -- ", rest)});

@@ -53,6 +53,7 @@ TEST(OutputRelay, AFlushWaitsForASlowReaderUnlessItIsInterrupted) {
   Process child({.command = {"seq", "15000"}, .output = relay.input()});
   ASSERT_TRUE(child.wait(60.0)->is_success());
   EXPECT_FALSE(relay.flush(0.0));
+  EXPECT_GT(relay.seconds_behind(), 0.0);
   EXPECT_FALSE(relay.flush(60.0, reader.get())) << "the interruption is readable";
   std::string text;
   std::thread slow([&] {
@@ -61,6 +62,7 @@ TEST(OutputRelay, AFlushWaitsForASlowReaderUnlessItIsInterrupted) {
   EXPECT_TRUE(relay.flush(60.0));
   slow.join();
   EXPECT_TRUE(text.ends_with("\n14999\n15000\n"));
+  EXPECT_EQ(relay.seconds_behind(), 0.0);
   EXPECT_EQ(relay.error(), 0);
 }
 

@@ -2,8 +2,8 @@
 // elastic_rank <directory> <steps> [attempt:rank:step:fault ...]: a rank that counts instead of training. It
 // stores its count in <directory>/snapshot every fifth step and when it is asked to stop. It resumes from
 // there. The snapshot of a stop takes ELASTIC_SNAPSHOT_SECONDS. It reports that the run has ELASTIC_REPLICAS
-// replicas. It has the given faults: kill, segv, stop (by SIGSTOP), hang, throw, usage, or left (exit code
-// 75).
+// replicas. It has the given faults: kill, segv, stop (by SIGSTOP), hang, throw, usage, left (exit code 75),
+// or flood, which prints until <directory>/enough exists and counts its MB in <directory>/printed.
 
 #include <algorithm>
 #include <atomic>
@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <thread>
 #include <unistd.h>
 
@@ -42,8 +43,9 @@ void commit_fault(const std::string& fault) {
 class CountingRank {
  public:
   CountingRank(int argument_count, char** arguments)
-      : snapshot_(concat(arguments[1], "/snapshot")),
-        starts_(concat(arguments[1], "/starts")),
+      : folder_(arguments[1]),
+        snapshot_(folder_ + "/snapshot"),
+        starts_(folder_ + "/starts"),
         steps_(std::atoi(arguments[2])),
         faults_(arguments + 3, arguments + argument_count),
         generation_(std::getenv("TORCHELASTIC_RESTART_COUNT")) {
@@ -64,6 +66,7 @@ class CountingRank {
       heartbeat().deadline_seconds = ranks_.timeout();
       for (const std::string& fault : faults_) {
         const std::string now = concat(generation_, ":", world_.rank(), ":", step_, ":");
+        if (fault == now + "flood") flood();
         if (fault.starts_with(now)) commit_fault(fault.substr(now.size()));
       }
       const std::vector<std::string> asked = ranks_.all_gather_text(is_asked_to_stop ? "1" : "");
@@ -76,6 +79,14 @@ class CountingRank {
   }
 
  private:
+  void flood() const {
+    for (int printed = 1; !std::filesystem::exists(folder_ + "/enough"); ++printed) {
+      std::cout << std::string(1000000, '.') << std::flush;
+      report_progress("printing");
+      std::ofstream(folder_ + "/printed") << printed;
+    }
+  }
+
   /// Removes the deadline, because no deadline holds while a rank ends. Training does the same.
   static int leave(int code) {
     heartbeat().deadline_seconds = 0.0;
@@ -104,6 +115,7 @@ class CountingRank {
 
   World world_ = World::from_environment();
   Communicator& ranks_ = world_.communicator();
+  std::string folder_;
   std::string snapshot_;
   std::string starts_;
   double snapshot_seconds_ = 0.0;

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "keeper/rank_stream.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "core/error.h"
+
+namespace lockstep {
+namespace {
+
+/// Bytes that are moved at once. A rank that writes all the time cannot block its keeper.
+constexpr size_t most_at_once = 65536;
+/// Bytes that are read when the rank has ended: more than a pipe or a pseudo-terminal holds. A process that
+/// outlives the rank may write on without end.
+constexpr size_t most_at_end = size_t(1) << 20;
+/// Bytes that wait for the console before the rank does, while it runs and when it is to stop.
+constexpr size_t most_pending_bytes = size_t(1) << 20;
+constexpr size_t most_pending_of_stopping_bytes = size_t(16) << 20;
+/// Last bytes that are kept.
+constexpr size_t last_bytes_kept = 16384;
+
+/// Opens a pipe or terminal that this process has open once more, to write to it without waiting. The flag
+/// for that would hold for all processes that share the first descriptor. Returns nothing for any other file.
+Descriptor opened_again(int descriptor) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0 || !(S_ISFIFO(status.st_mode) || ::isatty(descriptor) == 1))
+    return {};
+  return Descriptor(
+      ::open(concat("/proc/self/fd/", descriptor).c_str(), O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
+}
+
+}  // namespace
+
+RankStream::RankStream(int console, Input input)
+    : console_(console), own_console_(opened_again(console)), most_pending_(most_pending_bytes) {
+  if (own_console_) console_ = own_console_.get();
+  if (input == Input::pipe || !open_terminal()) open_pipe();
+}
+
+bool RankStream::open_terminal() {
+  Descriptor rank(::posix_openpt(O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
+  char path[64];
+  if (!rank || ::grantpt(rank.get()) != 0 || ::unlockpt(rank.get()) != 0 ||
+      ::ptsname_r(rank.get(), path, sizeof path) != 0)
+    return false;
+  Descriptor input(::open(path, O_RDWR | O_NOCTTY | O_CLOEXEC));
+  termios settings{};
+  if (!input || ::tcgetattr(input.get(), &settings) != 0) return false;
+  ::cfmakeraw(&settings);  // passes all bytes unchanged
+  if (::tcsetattr(input.get(), TCSANOW, &settings) != 0) return false;
+  rank_ = std::move(rank);
+  input_ = std::move(input);
+  return true;
+}
+
+void RankStream::open_pipe() {
+  int ends[2];
+  const bool is_made = ::pipe2(ends, O_CLOEXEC) == 0;
+  expect(is_made, "cannot make a pipe: ", std::strerror(errno));
+  rank_ = Descriptor(ends[0]);
+  input_ = Descriptor(ends[1]);
+  ::fcntl(rank_.get(), F_SETFL, O_NONBLOCK);
+}
+
+void RankStream::watch(std::vector<pollfd>& entries) const {
+  // poll() ignores -1. It would report a closed end all the time.
+  entries.push_back({is_blocked() ? -1 : rank_.get(), POLLIN, 0});
+  entries.push_back({has_pending() && !is_held_ ? console_ : -1, POLLOUT, 0});
+}
+
+void RankStream::pass_on() {
+  if (!is_blocked()) take(most_at_once);
+  if (!is_held_) write_pending();
+}
+
+void RankStream::take_rest() { take(most_at_end); }
+
+void RankStream::let_rank_stop() { most_pending_ = most_pending_of_stopping_bytes; }
+
+void RankStream::take(size_t most_bytes) {
+  std::array<char, 8192> part;
+  while (rank_ && most_bytes > 0) {
+    const ssize_t count = ::read(rank_.get(), part.data(), std::min(part.size(), most_bytes));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return;
+    // A pseudo-terminal without writers reports EIO, a pipe its end.
+    if (count <= 0) return rank_.reset();
+    add({part.data(), static_cast<size_t>(count)});
+    most_bytes -= static_cast<size_t>(count);
+  }
+}
+
+void RankStream::add(std::string_view bytes) {
+  last_bytes_ += bytes;
+  if (last_bytes_.size() > last_bytes_kept) last_bytes_.erase(0, last_bytes_.size() - last_bytes_kept);
+  if (console_ >= 0) pending_ += bytes;
+}
+
+void RankStream::write_pending() {
+  size_t written = 0;
+  while (written < std::min(pending_.size(), most_at_once)) {
+    pollfd entry{console_, POLLOUT, 0};
+    if (::poll(&entry, 1, 0) <= 0) break;
+    // If console_ could not be opened again, poll() still promises room for PIPE_BUF bytes of a pipe.
+    const ssize_t some =
+        ::write(console_, pending_.data() + written, std::min<size_t>(pending_.size() - written, PIPE_BUF));
+    if (some < 0 && errno == EINTR) continue;
+    if (some < 0 && errno == EAGAIN) break;
+    if (some < 0) {
+      // The console is gone. The rank runs on.
+      console_ = -1;
+      return pending_.clear();
+    }
+    written += static_cast<size_t>(some);
+  }
+  pending_.erase(0, written);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <poll.h>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/descriptor.h"
+
+namespace lockstep {
+
+/// A standard stream of a rank on its way through the keeper. The rank waits in its write() while too many of
+/// its bytes wait for the console, which is the keeper's own stream.
+class RankStream {
+ public:
+  /// What the rank writes to. A program writes each line at once only to a terminal. `terminal` falls back to
+  /// a pipe if there is no pseudo-terminal.
+  enum class Input { pipe, terminal };
+
+  /// Throws Error if no pipe can be made.
+  RankStream(int console, Input input);
+
+  /// The descriptor that the rank writes to.
+  int input() const { return input_.get(); }
+  /// Closes input() in this process: call it when the rank has started.
+  void close_input() { input_.reset(); }
+
+  /// Adds the descriptors that pass_on() waits for.
+  void watch(std::vector<pollfd>& entries) const;
+  /// Takes bytes from the rank and passes on what the console accepts. It does not wait, and it moves a
+  /// bounded number of bytes.
+  void pass_on();
+  /// Takes the last bytes of a rank that has ended. pass_on() passes them on.
+  void take_rest();
+
+  /// Keeps bytes back, as if the console accepted none, or ends that.
+  void hold(bool is_held) { is_held_ = is_held; }
+  /// Lets more bytes wait for the console, because a rank that is to stop must not wait for a reader.
+  void let_rank_stop();
+  /// Returns whether the rank has to wait when it writes.
+  bool is_blocked() const { return rank_ && pending_.size() >= most_pending_; }
+  /// Returns whether bytes wait for the console.
+  bool has_pending() const { return !pending_.empty(); }
+  /// The last bytes of the stream.
+  const std::string& last_bytes() const { return last_bytes_; }
+
+ private:
+  bool open_terminal();
+  void open_pipe();
+  void take(size_t most_bytes);
+  void add(std::string_view bytes);
+  void write_pending();
+
+  int console_;  ///< -1: it is gone
+  Descriptor own_console_;
+  Descriptor rank_, input_;  ///< the two ends
+  std::string pending_;      ///< bytes for the console
+  size_t most_pending_;
+  std::string last_bytes_;
+  bool is_held_ = false;
+};
+
+}  // namespace lockstep
