@@ -315,17 +315,22 @@ bool Attempt::is_over() const {
 
 void Attempt::end(const RankOutput& output) {
   send_to_keepers(end_message);
-  const Clock::time_point begin = Clock::now();
-  while (!keepers_.empty() && seconds_since(begin) < leave_seconds) {
+  // After a success keepers and launcher may have to wait for a slow reader of their output, until a request
+  // to stop.
+  const bool is_good = all_have_left() && !failed_ && !request_.is_cancelled();
+  const double patience_seconds = is_good ? keeper_silence_seconds : leave_seconds;
+  bool is_held = is_good;
+  Clock::time_point begin = Clock::now();
+  while (!keepers_.empty() && seconds_since(begin) < patience_seconds) {
     wait(0.05);
+    is_held &= !request_.has_signal();
+    if (is_held && output.is_behind()) begin = Clock::now();
+    if (is_good && !is_held) break;
     attend();
   }
   if (hosts_) hosts_->end();
   // Without its keepers the launcher cleans up and ends. Ranks that have not started must not start now.
   if (!missing_ranks().empty()) launcher_->signal(SIGTERM);
-  // After a success the launcher may have to wait for a slow reader of its output.
-  const bool is_good = all_have_left() && !failed_ && !request_.is_cancelled();
-  bool is_held = is_good;
   while (!launcher_->wait(stopped_ ? 0.0 : leave_seconds)) {
     const bool was_held = std::exchange(is_held, is_good && !output.flush(0.0));
     if ((was_held || is_held) && !request_.has_signal()) continue;
