@@ -45,10 +45,10 @@ class Nodes : public testing::Test {
   }
 
   std::string lockrun(const std::string& nodes, int node_rank, const std::string& endpoint,
-                      const std::string& options = "") const {
+                      const std::string& options = "", int ranks = 2) const {
     return variables + "LOCKRUN_SECRET=" + secret + " " + program("lockrun") + " --nnodes " + nodes +
-           " --node-rank " + std::to_string(node_rank) + " --rdzv-endpoint " + endpoint + " --nproc 2 " +
-           options + " -- ";
+           " --node-rank " + std::to_string(node_rank) + " --rdzv-endpoint " + endpoint + " --nproc " +
+           std::to_string(ranks) + " " + options + " -- ";
   }
 
   /// Returns the address to which the keepers on the first host are connected.
@@ -95,10 +95,10 @@ TEST_F(Nodes, TheSecretIsInNoFrameOfARun) {
     EXPECT_EQ(frames.find(secret.substr(at, 12)), std::string::npos);
 }
 
-TEST_F(Nodes, TwoTrainOverIPv6Alone) {
+TEST_F(Nodes, OneAndThreeRanksTrainOverIPv6Alone) {
   NamespaceHosts hosts(2, "6", {directory_.path()});
-  auto second = hosts.start(1, lockrun("2", 1, "[fd77::1]:29400") + training(100));
-  auto first = hosts.start(0, lockrun("2", 0, "[fd77::1]:29400") + training(100));
+  auto second = hosts.start(1, lockrun("2", 1, "[fd77::1]:29400", "", 3) + training(100));
+  auto first = hosts.start(0, lockrun("2", 0, "[fd77::1]:29400", "", 1) + training(100));
   EXPECT_EQ(first.wait(), 0) << first.errors();
   EXPECT_EQ(second.wait(), 0) << second.errors();
   EXPECT_EQ(read_bits(results()), undisturbed_bits(100));
