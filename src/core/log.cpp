@@ -7,7 +7,6 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
-#include <utility>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -19,29 +18,17 @@ namespace {
 struct Log {
   std::mutex mutex;
   std::string prefix;
-  std::string file;  ///< opened by the next message
   std::shared_ptr<spdlog::sinks::sink> console = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   spdlog::logger logger{"lockstep", console};
 
-  Log() { logger.flush_on(spdlog::level::info); }
+  Log() {
+    console->set_level(spdlog::level::info);
+    logger.set_level(spdlog::level::debug);  // of messages for the file alone
+    logger.flush_on(spdlog::level::debug);
+  }
 
   /// On a terminal, erases the line before a message. A progress bar of this or another process may be there.
   void clear_line() { console->set_pattern(find_terminal().shows_errors ? "\r\x1b[K%v" : "%v"); }
-
-  void open_file() {
-    if (file.empty()) return;
-    const std::string path = std::exchange(file, "");
-    // spdlog would follow a link and wait for the reader of a FIFO.
-    if (const OpenedFile opened = open_own_file(path, O_WRONLY | O_CREAT | O_APPEND); !opened.file)
-      return logger.warn("{}warning: cannot open the log file {}: {}", prefix, path, opened.reason);
-    try {
-      auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
-      sink->set_pattern("%Y-%m-%d %H:%M:%S.%e %v");
-      logger.sinks() = {console, sink};
-    } catch (const spdlog::spdlog_ex& failure) {
-      logger.warn("{}warning: cannot open the log file {}: {}", prefix, path, failure.what());
-    }
-  }
 };
 
 Log& log() {
@@ -52,9 +39,8 @@ Log& log() {
 void write(spdlog::level::level_enum level, const char* word, const std::string& message) {
   const std::lock_guard lock(log().mutex);
   log().clear_line();
-  log().open_file();
   // Info is logged by rank 0 for all ranks, without a prefix. Warnings and errors name their rank.
-  log().logger.log(level, "{}{}{}", level == spdlog::level::info ? "" : log().prefix, word, message);
+  log().logger.log(level, "{}{}{}", level <= spdlog::level::info ? "" : log().prefix, word, message);
 }
 
 }  // namespace
@@ -62,6 +48,7 @@ void write(spdlog::level::level_enum level, const char* word, const std::string&
 void log_info(const std::string& message) { write(spdlog::level::info, "", message); }
 void log_warning(const std::string& message) { write(spdlog::level::warn, "warning: ", message); }
 void log_error(const std::string& message) { write(spdlog::level::err, "error: ", message); }
+void log_to_file(const std::string& message) { write(spdlog::level::debug, "", message); }
 
 void set_log_rank(int rank, bool quiet) {
   const std::lock_guard lock(log().mutex);
@@ -75,8 +62,19 @@ void silence_log_console() {
 }
 
 void set_log_file(const std::string& path) {
-  const std::lock_guard lock(log().mutex);
-  log().file = path;
+  // spdlog would follow a link and wait for the reader of a FIFO.
+  std::string problem = open_own_file(path, O_WRONLY | O_CREAT | O_APPEND).reason;
+  try {
+    if (problem.empty()) {
+      auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
+      sink->set_pattern("%Y-%m-%d %H:%M:%S.%e %v");
+      const std::lock_guard lock(log().mutex);
+      log().logger.sinks() = {log().console, sink};
+    }
+  } catch (const spdlog::spdlog_ex& failure) {
+    problem = failure.what();
+  }
+  if (!problem.empty()) log_warning(concat("cannot open the log file ", path, ": ", problem));
 }
 
 }  // namespace lockstep
