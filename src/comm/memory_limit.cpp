@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/gpu.h"
+#include "core/memory.h"
 #include "core/text.h"
 
 namespace lockstep {
@@ -52,6 +53,15 @@ double address_space_limit() {
 ProcessMemory process_memory() {
   const auto bytes = [](const char* word) { return 1024 * number_in("/proc/self/status", word); };
   return {.resident = bytes("VmRSS:"), .most_resident = bytes("VmHWM:"), .mapped = bytes("VmSize:")};
+}
+
+std::string peak_memory_text() {
+  std::vector<std::string> peaks;
+  for (const MemoryUse& use : memory_table(current_stream()))
+    peaks.push_back(concat(use.label, " ", bytes_text(static_cast<double>(use.peak_bytes))));
+  const int gpu = gpu_of(current_stream());
+  return concat("peak memory: ", bytes_text(process_memory().most_resident), " resident; ",
+                gpu >= 0 ? concat("GPU ", gpu) : "cpu", ": ", joined(peaks));
 }
 
 std::vector<MemoryLimit> memory_limits(const World& world) {

@@ -16,6 +16,10 @@ struct ProcessMemory {
 };
 ProcessMemory process_memory();
 
+/// Describes the peaks of this process so far: "peak memory: 1.2 GiB resident; cpu: activations 800 MiB, ...,
+/// total 1 GiB". The labels are those of memory_table() on the current stream's device.
+std::string peak_memory_text();
+
 /// A limit on memory, and the part of a memory plan that it bounds.
 struct MemoryLimit {
   enum class Bounds {

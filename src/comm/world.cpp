@@ -19,6 +19,7 @@
 
 #include "comm/heartbeat.h"
 #include "comm/local_communicator.h"
+#include "comm/memory_limit.h"
 #include "comm/mpi_communicator.h"
 #include "core/environment.h"
 #include "core/error.h"
@@ -132,6 +133,17 @@ Failure current_failure() {
   }
 }
 
+/// Logs the peaks of memory and how this process ends, in its log file alone.
+void log_last_words(const Failure& end) {
+  const int64_t step = heartbeat().step;
+  log_to_file(peak_memory_text());
+  log_to_file(concat(end.code == 0              ? "done"
+                     : end.code == exit_stopped ? "stopped on request"
+                                                : "failed",
+                     step > 0 ? concat(" after step ", step) : "", end.message.empty() ? "" : ": ",
+                     end.message));
+}
+
 /// The first failure of this program. The other failures of its ranks are consequences.
 class FirstFailure {
  public:
@@ -144,6 +156,7 @@ class FirstFailure {
     report_failure(failure.message);
     const Launched launch = launched();
     has_others_ = launch.by == Launcher::mpi && launch.processes != 1;
+    log_last_words(failure);
     // A launcher may end the job meanwhile. This rank then ends at once.
     if (has_others_ && !is_supervised()) std::signal(SIGTERM, SIG_DFL);
     if (code_ == exit_usage) std::this_thread::sleep_for(patience_before_speaking(launch));
@@ -200,6 +213,7 @@ int run_and_report(const std::function<int()>& body) {
     first_failure.report(current_failure());
     return first_failure.end();
   }
+  log_last_words({.message = "", .code = code});
   finalize_mpi();
   return end_program(code);
 }
@@ -252,6 +266,10 @@ World::World(std::shared_ptr<Communicator> communicator) : communicator_(std::mo
   local_rank_ = communicator_->rank();
   local_size_ = communicator_->size();
   ranks_on_my_cores_ = local_size_;
+}
+
+bool World::is_first_in_process() const {
+  return is_first() || dynamic_cast<LocalCommunicator*>(communicator_.get()) == nullptr;
 }
 
 int World::share_of_cores() const { return std::max(1, available_cores() / ranks_on_my_cores_); }

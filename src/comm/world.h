@@ -25,6 +25,8 @@ class World {
   int local_rank() const { return local_rank_; }
   int local_size() const { return local_size_; }
   bool is_first() const { return rank() == 0; }
+  /// Returns true for one rank of each process. Ranks that are threads share a process and its log.
+  bool is_first_in_process() const;
   Communicator& communicator() const { return *communicator_; }
   const std::shared_ptr<Communicator>& shared_communicator() const { return communicator_; }
 

@@ -4,11 +4,15 @@
 #include <algorithm>
 #include <functional>
 #include <sstream>
+#include <unistd.h>
 
+#include "comm/heartbeat.h"
 #include "core/error.h"
 #include "core/gpu.h"
 #include "core/host.h"
 #include "core/log.h"
+#include "core/text.h"
+#include "core/version.h"
 #include "kernels/processor.h"
 
 namespace lockstep {
@@ -93,6 +97,16 @@ std::vector<RankDevice> gather_places(const World& world) {
   for (const std::string& text : world.communicator().all_gather_text(to_text(this_place())))
     places.push_back(to_place(text));
   return places;
+}
+
+std::string describe_rank(const World& world, int64_t threads) {
+  const RankDevice place = this_place();
+  const std::string gpu =
+      place.gpu.empty() ? ""
+                        : concat("GPU ", gpu_of(current_stream()), " ", place.gpu, " (", place.gpu_id, "), ");
+  return concat("rank ", world.rank(), " of ", world.size(), " on ", place.host, ", pid ", ::getpid(),
+                restart_count() > 0 ? concat(", restart ", restart_count()) : "", ": ", gpu, place.processor,
+                ", ", counted(threads, "thread"), "; ", version_text());
 }
 
 void print_rank_table(const World& world) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ std::string mixed_processors(const std::vector<RankDevice>& places);
 
 /// Returns the devices of all ranks, on every rank. All ranks call it.
 std::vector<RankDevice> gather_places(const World& world);
+
+/// Describes this process: its rank, host, process id, restarts, device and version.
+std::string describe_rank(const World& world, int64_t threads);
 
 /// Logs rank_table() and mixed_processors() on rank 0, unless it is the only rank. All ranks call it.
 void print_rank_table(const World& world);

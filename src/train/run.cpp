@@ -58,7 +58,8 @@ class Run {
         parameter_check_(world, space, engine_.data_parallel),
         tensors_(space, engine_.optimizer.get(), engine_.data_parallel.sharding().masters,
                  engine_.data_parallel.sharding().updates),
-        early_stopping_{.patience = config.train.patience, .min_delta = config.train.min_delta} {}
+        early_stopping_{.patience = config.train.patience, .min_delta = config.train.min_delta},
+        peak_memory_(world) {}
 
   int operator()() {
     // States are placed before they are read. A rank then allocates memory only for its own states.
@@ -154,6 +155,8 @@ class Run {
   /// Ends a run whose steps are all done. Returns the exit code.
   int finish() {
     const uint64_t hash_value = parameter_check_.compare(total_steps_);
+    if (!world_.is_first())
+      log_to_file(concat("step ", total_steps_, ": parameters ", hash_text(hash_value)));
     const Snapshot* found = folder_.snapshot();
     const bool is_there = found && found->is_finished && found->step == total_steps_;
     const bool is_lost = !config_.snapshot.path.empty() && !is_there && !snapshots_->save_last(snapshot());
@@ -238,9 +241,10 @@ class Run {
     if (writer_) writer_->write(metrics);
     // Once a later step has started, the model is no longer the model of this step.
     const bool is_asked_for = snapshots_->is_wanted() && started_.empty();
-    save({.step = is_asked_for || snapshots_->is_due(metrics.step) || metrics.step == total_steps_,
-          .best = is_best});
+    const bool saves = is_asked_for || snapshots_->is_due(metrics.step) || metrics.step == total_steps_;
+    save({.step = saves, .best = is_best});
     write_sample(metrics.step);
+    if (saves || metrics.validation_loss || metrics.step == first_step_ + 1) peak_memory_.log(metrics.step);
   }
 
   /// Ends the last step of a run that validates there. The snapshot comes first, so that a job that ends
@@ -380,6 +384,7 @@ class Run {
   EarlyStopping early_stopping_;
   bool validation_is_pending_ = false;  ///< the newest snapshot does not contain the validation of its step
   bool has_gone_back_ = false;          ///< in this start
+  PeakMemoryLog peak_memory_;
   std::unique_ptr<Progress> progress_;  ///< on rank 0
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "comm/memory_limit.h"
@@ -74,6 +75,11 @@ void log_memory(const World& world, const TrainingTask& task) {
   if (world.is_first())
     log_info(concat("memory: at most ", bytes_text(std::ranges::max(all)), " a rank, planned ",
                     bytes_text(task.planned_bytes)));
+}
+
+void PeakMemoryLog::log(int64_t step) {
+  const std::string peaks = is_on_ ? peak_memory_text() : "";
+  if (peaks != std::exchange(logged_, peaks)) log_to_file(concat("step ", step, ": ", peaks));
 }
 
 void log_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash,

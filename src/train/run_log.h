@@ -18,6 +18,18 @@ void log_start(const Config& config, const World& world, const TrainingTask& tas
 /// Logs the highest peak memory of a rank next to the plan; nothing without a plan. All ranks call it.
 void log_memory(const World& world, const TrainingTask& task);
 
+/// Logs the peaks of this rank's memory when they have grown, in its log file alone. A rank that is killed
+/// leaves these lines.
+class PeakMemoryLog {
+ public:
+  explicit PeakMemoryLog(const World& world) : is_on_(world.is_first_in_process()) {}
+  void log(int64_t step);
+
+ private:
+  bool is_on_;
+  std::string logged_;
+};
+
 /// Logs the result of a complete run and the command that uses the model. `reason`: why it ended early.
 void log_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash,
              const std::string& reason = "");

@@ -36,11 +36,15 @@ void record_flights(const World& world, const std::string& folder) {
   }
 }
 
-/// Makes log.dir on every host, because hosts may not share it.
-void make_log_folder(const Config& config) {
+/// Opens this rank's log in log.dir and logs its start there. Makes the folder on every host, because hosts
+/// may not share it.
+void open_log(const Config& config, const World& world) {
   std::error_code problem;
   std::filesystem::create_directories(config.log.dir, problem);
   require(!problem, "log.dir: ", config.log.dir, " cannot be created: ", problem.message());
+  if (!world.is_first_in_process()) return;
+  set_log_file(concat(config.log.dir, "/rank", world.rank(), ".log"));
+  log_to_file(describe_rank(world, config.train.threads));
 }
 
 /// Resolves train.decay_steps = 0. A resumed run keeps its earlier value, even if its length changes.
@@ -117,8 +121,7 @@ int train_in(RunFolder& folder, Config& config, const World& world, const Traini
     return 0;
   }
   settle_decay(config, folder.decay_steps(), world.is_first());
-  make_log_folder(config);
-  set_log_file(concat(config.log.dir, "/rank", world.rank(), ".log"));
+  open_log(config, world);
   print_rank_table(world);
   if (std::getenv("LOCKSTEP_RECORDS") == nullptr) record_flights(world, config.log.dir);
   ParameterSpace space(task.parameters, task.group);

@@ -3,14 +3,24 @@
 #include <gtest/gtest.h>
 #include <sstream>
 
+#include "core/host.h"
 #include "core/text.h"
+#include "core/version.h"
+#include "kernels/processor.h"
 #include "tests/support/program.h"
 #include "tests/support/run_result.h"
+#include "tests/support/user_error.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
+
+int count_of(const std::string& part, const std::string& text) {
+  int count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
 
 /// Tests of a tiny run of train_gpt on the built-in text. It takes half a second on one rank.
 class TrainGpt : public testing::Test {
@@ -23,6 +33,13 @@ class TrainGpt : public testing::Test {
   }
 
   std::string train(const std::string& run) const { return program("train_gpt") + arguments(run); }
+
+  /// Runs train("run") on ranks of which the first has other settings than the others. A shell selects them,
+  /// because Open MPI 5.0.7 crashes if mpirun gets two programs.
+  Outcome run_differing(int ranks, const std::string& first, const std::string& others) const {
+    return run_command(mpirun(ranks) + "sh -c 'if [ $OMPI_COMM_WORLD_RANK = 0 ]; then exec " + train("run") +
+                       first + "; else exec " + train("run") + others + "; fi'");
+  }
 
   /// Returns the loss bits of every step, then the hash. They are equal in equal runs.
   std::vector<std::string> bits(const std::string& run) const { return read_bits(directory_ / run); }
@@ -54,6 +71,32 @@ TEST_F(TrainGpt, OneToFourRanksHaveTheSameBits) {
     const Outcome outcome = run_command(mpirun(ranks) + train(name));
     ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
     EXPECT_EQ(bits(name), alone) << ranks << " ranks";
+  }
+}
+
+TEST_F(TrainGpt, EachRankLogsItsStartItsPeaksOfMemoryAndItsEnd) {
+  if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  const auto log = [&](const std::string& run, int rank) {
+    return read_text(directory_ / run + concat("/rank", rank, ".log"));
+  };
+  const std::string command = mpirun(2) + train("run") + " train.steps=5 train.eval_every=-1 --fresh";
+  const Outcome outcome = run_command("LOCKSTEP_RESTART_COUNT=3 " + command);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.errors;
+  for (int rank : {0, 1})
+    expect_contains(log("run", rank), {concat(" rank ", rank, " of 2 on ", host_name(), ", pid "),
+                                       ", restart 3: " + processor_name() + ", 1 thread; " + version_text(),
+                                       " step 1: peak memory: ", " resident; cpu: activations ", ", total ",
+                                       "parameters " + bits("run").back(), " done after step 5\n"});
+  for (const char* detail : {"pid", "peak memory", "done after"})
+    EXPECT_EQ(outcome.errors.find(detail), std::string::npos) << outcome.errors;
+
+  // The first rank reports a failure that all ranks have.
+  const Outcome failing = run_command(command + " train.learning_rate=1e30");
+  EXPECT_EQ(failing.exit_code, 2) << failing.errors;
+  for (int rank : {0, 1}) {
+    expect_contains(log("run.1", rank), {" done after step 5\n"});
+    expect_contains(log("run", rank), {"peak memory: ", " failed after step ", ": the loss is "});
+    EXPECT_EQ(log("run", rank).find("done"), std::string::npos);
   }
 }
 
@@ -162,12 +205,6 @@ TEST_F(TrainGpt, ARankThatDiesEndsTheJobWithinSeconds) {
   EXPECT_LE(std::stoi(outcome.out), 60) << "seconds from the death of a rank to the end of the job";
 }
 
-int count_of(const std::string& part, const std::string& text) {
-  int count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
-
 struct BadInput {
   const char* what;
   std::string change;
@@ -233,19 +270,13 @@ TEST_F(TrainGpt, BadInputOfRanksNamesItsCause) {
   EXPECT_EQ(usage.exit_code, 2) << usage.errors;
   EXPECT_EQ(count_of("unknown key train.stepz", usage.errors), 1) << usage.errors;
 
-  // The first rank has other settings than the others. A shell selects them, because Open MPI 5.0.7 crashes
-  // if mpirun gets two programs.
-  const auto differing = [&](int ranks, const std::string& first, const std::string& others) {
-    return run_command(mpirun(ranks) + "sh -c 'if [ $OMPI_COMM_WORLD_RANK = 0 ]; then exec " + train("run") +
-                       first + "; else exec " + train("run") + others + "; fi'");
-  };
-  const Outcome several = differing(3, " train.stepx=1", " train.stepy=2");
+  const Outcome several = run_differing(3, " train.stepx=1", " train.stepy=2");
   EXPECT_EQ(several.exit_code, 2) << several.errors;
   EXPECT_EQ(count_of("unknown key train.stepx", several.errors), 1) << several.errors;
   // The end of the first rank may end the others before they print.
   EXPECT_LE(count_of("unknown key train.stepy", several.errors), 1) << several.errors;
 
-  const Outcome differ = differing(2, " train.seed=1", " train.seed=2");
+  const Outcome differ = run_differing(2, " train.seed=1", " train.seed=2");
   EXPECT_EQ(differ.exit_code, 2) << differ.errors;
   for (const char* part : {"train.seed = 1", "train.seed = 2", "rank 1"})
     EXPECT_NE(differ.first_error_of_a_rank().find(part), std::string::npos) << differ.errors;
