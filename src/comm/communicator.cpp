@@ -117,7 +117,7 @@ void Communicator::record_flights_in(const std::string& directory) {
   // A folder may have files of an earlier run. Rank 0's time distinguishes them.
   job_ = std::chrono::system_clock::now().time_since_epoch().count();
   broadcast(&job_, sizeof(job_), 0);
-  recorder_ = std::make_unique<FlightRecorder>(flight_path(directory, rank_), job_);
+  recorder_ = std::make_unique<FlightRecorder>(directory.empty() ? "" : flight_path(directory, rank_), job_);
   flight_directory_ = directory;
 }
 

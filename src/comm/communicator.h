@@ -88,7 +88,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   void cancel() { cancelled_.store(true); }
   const std::atomic<bool>& cancelled() const { return cancelled_; }
 
-  /// Keeps the flight record in `directory`, in one file per rank. All ranks call it.
+  /// Keeps the flight record in `directory` (empty: in memory), in one file per rank. All ranks call it.
   void record_flights_in(const std::string& directory);
   FlightRecorder& recorder() { return *recorder_; }
   /// Describes the failure of a collective, with the ranks that are behind if flight records are kept.

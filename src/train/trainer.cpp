@@ -37,14 +37,19 @@ void record_flights(const World& world, const std::string& folder) {
 }
 
 /// Opens this rank's log in log.dir and logs its start there. Makes the folder on every host, because hosts
-/// may not share it.
-void open_log(const Config& config, const World& world) {
+/// may not share it. Returns whether the folder exists: only rank 0 needs it.
+bool open_log(const Config& config, const World& world) {
   std::error_code problem;
   std::filesystem::create_directories(config.log.dir, problem);
-  require(!problem, "log.dir: ", config.log.dir, " cannot be created: ", problem.message());
-  if (!world.is_first_in_process()) return;
-  set_log_file(concat(config.log.dir, "/rank", world.rank(), ".log"));
-  log_to_file(describe_rank(world, config.train.threads));
+  const std::string message = concat("log.dir: ", config.log.dir, " cannot be created: ", problem.message());
+  require(!problem || !world.is_first(), message);
+  if (problem) {
+    log_warning(message + "; this rank writes no file there");
+  } else if (world.is_first_in_process()) {
+    set_log_file(concat(config.log.dir, "/rank", world.rank(), ".log"));
+    log_to_file(describe_rank(world, config.train.threads));
+  }
+  return !problem;
 }
 
 /// Resolves train.decay_steps = 0. A resumed run keeps its earlier value, even if its length changes.
@@ -121,9 +126,9 @@ int train_in(RunFolder& folder, Config& config, const World& world, const Traini
     return 0;
   }
   settle_decay(config, folder.decay_steps(), world.is_first());
-  open_log(config, world);
+  const bool has_log_folder = open_log(config, world);
   print_rank_table(world);
-  if (std::getenv("LOCKSTEP_RECORDS") == nullptr) record_flights(world, config.log.dir);
+  if (std::getenv("LOCKSTEP_RECORDS") == nullptr) record_flights(world, has_log_folder ? config.log.dir : "");
   ParameterSpace space(task.parameters, task.group);
   space.set_precision(precision_of(config));
   settle_matmul_plans(config, world, task, folder.snapshot() ? folder.snapshot()->matmul_plans : "");

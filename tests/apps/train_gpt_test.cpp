@@ -98,6 +98,13 @@ TEST_F(TrainGpt, EachRankLogsItsStartItsPeaksOfMemoryAndItsEnd) {
     expect_contains(log("run", rank), {"peak memory: ", " failed after step ", ": the loss is "});
     EXPECT_EQ(log("run", rank).find("done"), std::string::npos);
   }
+
+  // A host that does not share log.dir may be unable to create it.
+  const Outcome apart =
+      run_differing(2, " --fresh train.steps=3", " --fresh train.steps=3 log.dir=/dev/null/x");
+  EXPECT_EQ(apart.exit_code, 0) << apart.errors;
+  EXPECT_EQ(count_of("warning", apart.errors), 1) << apart.errors;
+  expect_contains(apart.errors, {"[rank 1] warning: log.dir: /dev/null/x cannot be created"});
 }
 
 TEST_F(TrainGpt, StoppedOnRequestItLeavesWithASnapshotOfThatStepAndGoesOnElsewhere) {
