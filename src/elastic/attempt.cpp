@@ -258,8 +258,9 @@ void Attempt::send_to_keepers(const std::string& message) {
 }
 
 std::string Attempt::plan(const RankReport& hello) const {
-  size_t group = placement_.hosts.size() - 1;
-  while (group > 0 && placement_.hosts[group].name != hello.host) --group;
+  // Hosts may have one name, but every launcher gives them their ranks in order.
+  size_t group = 0;
+  for (int end = placement_.hosts[0].ranks; end <= hello.rank; end += placement_.hosts[group].ranks) ++group;
   std::map<std::string, std::string> environment = {
       {"WORLD_SIZE", std::to_string(placement_.ranks())},
       {"GROUP_RANK", std::to_string(group)},

@@ -113,6 +113,13 @@ TEST_F(Nodes, TwoOfOneNameTrain) {
   EXPECT_EQ(first.wait(60), 0) << first.errors();
   EXPECT_EQ(second.wait(60), 0) << second.errors();
   EXPECT_EQ(read_bits(results()), undisturbed_bits(100));
+  // Each node prints the output of its own ranks.
+  const std::string print = "bash -c 'echo group $GROUP_RANK'";
+  auto there = hosts.start(1, lockrun("2", 1, endpoint) + print);
+  auto here = hosts.start(0, lockrun("2", 0, endpoint) + print);
+  EXPECT_EQ(here.wait(60), 0) << here.errors();
+  EXPECT_EQ(there.wait(60), 0) << there.errors();
+  EXPECT_EQ(here.out() + there.out(), "group 0\ngroup 0\ngroup 1\ngroup 1\n");
 }
 
 TEST_F(Nodes, TheOneThatOwnsTheAddressNeedsNoRank) {
