@@ -79,7 +79,8 @@ std::vector<RankMap::Node> JobLayout::nodes() const {
   std::vector<RankMap::Node> all;
   int next_rank = 0;
   for (const Host& host : hosts) {
-    RankMap::Node& node = all.emplace_back(RankMap::Node{.host = host.name});
+    RankMap::Node& node =
+        all.emplace_back(RankMap::Node{.host = host.name.empty() ? host_name() : host.name});
     for (int i = 0; i < host.ranks; ++i) node.ranks.push_back(next_rank++);
   }
   return all;

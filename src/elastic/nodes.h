@@ -15,7 +15,7 @@ namespace lockstep {
 /// The hosts of an attempt, and the launcher's settings for them.
 struct JobLayout {
   struct Host {
-    std::string name;
+    std::string name;  ///< empty: a host of Slurm's allocation
     int ranks = 1;
     std::string mpirun_name = {};  ///< its name in the host file; empty: not from a host file
   };

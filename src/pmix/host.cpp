@@ -217,7 +217,11 @@ int run_host(const std::string& endpoint, int node) {
       secret_variable,
       concat("lockrun_host is started by lockrun, not by hand: ", secret_variable, " is not set"));
   forget_other_launchers();
-  Host(endpoint, node, secret).run();
+  try {
+    Host(endpoint, node, secret).run();
+  } catch (const ConnectionClosed&) {
+    return 1;  // lockrun reports the loss of the supervisor
+  }
   return 0;
 }
 

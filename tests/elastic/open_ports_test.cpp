@@ -81,6 +81,7 @@ class OpenPorts : public testing::Test {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists(program("lockrun_host"))) GTEST_SKIP() << "there is no lockrun_host";
+    ::unsetenv("OMPI_MCA_btl");  // what a user has chosen holds
   }
 };
 

@@ -52,7 +52,7 @@ expect_count("\n +[A-Za-z0-9_]+ >= " 1)
 expect_text("(not 1.0)")
 
 configure(succeeds -D LOCKSTEP_PUGIXML=OFF)
-expect_text("without MPI, libcurl, OpenSSL, pugixml, CUDA\n")
+expect_text("without MPI, PMIx, libcurl, OpenSSL, pugixml, CUDA\n")
 expect_count("CMake Warning" 0)
 
 configure(succeeds -D LOCKSTEP_MPI=AUTO)

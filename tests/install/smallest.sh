@@ -41,5 +41,5 @@ refused LOCKSTEP_OPENSSL=ON train "$smallest" address data.dataset=https://local
 refused LOCKSTEP_PUGIXML=ON train "$smallest" snapshots data.dataset=sample snapshot.path=s3://bucket/run
 refused LOCKSTEP_CURL=ON train "$smallest" model data.dataset=sample model.from=https://localhost/gpt snapshot.path=none
 refused LOCKSTEP_OPENSSL=ON "$smallest/lockrun" --nproc 1 -- true
-"$smallest/train_gpt" --version | grep -F "without MPI, libcurl, OpenSSL, pugixml, CUDA"
+"$smallest/train_gpt" --version | grep -F "without MPI, PMIx, libcurl, OpenSSL, pugixml, CUDA"
 echo "smallest: parameters $with_nothing, as in the full build; what it lacks is named"
