@@ -12,7 +12,8 @@ using namespace lockstep;
 
 namespace {
 
-int supervise(const LaunchOptions& options, Nodes& nodes, StopRequest& request) {
+int supervise(LaunchOptions options, Nodes& nodes, StopRequest& request) {
+  make_log_folder(options.logs);
   return Supervisor(options, nodes, request).run();
 }
 

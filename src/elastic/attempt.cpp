@@ -276,7 +276,10 @@ std::string Attempt::plan(const RankReport& hello) const {
       {"TORCHELASTIC_MAX_RESTARTS", std::to_string(options_.max_restarts)},
       {"TORCHELASTIC_RUN_ID", options_.nodes.id}};
   environment.merge(own_settings());
-  return to_json({.command = options_.command, .environment = environment, .folder = folders_.files.path()});
+  return to_json({.command = options_.command,
+                  .environment = environment,
+                  .folder = folders_.files.path(),
+                  .logs = options_.logs});
 }
 
 std::string Attempt::missing_ranks() const {
@@ -316,22 +319,22 @@ bool Attempt::is_over() const {
 
 void Attempt::end(const RankOutput& output) {
   send_to_keepers(end_message);
-  // After a success keepers and launcher may have to wait for a slow reader of their output, until a request
-  // to stop.
+  const Clock::time_point begin = Clock::now();
+  // After a success keepers and launcher may have to wait for a slow reader of the output. A signal ends
+  // that.
   const bool is_good = all_have_left() && !failed_ && !request_.is_cancelled();
-  const double patience_seconds = is_good ? keeper_silence_seconds : leave_seconds;
-  bool is_held = is_good;
-  Clock::time_point begin = Clock::now();
-  while (!keepers_.empty() && seconds_since(begin) < patience_seconds) {
-    wait(0.05);
-    is_held &= !request_.has_signal();
-    if (is_held && output.is_behind()) begin = Clock::now();
-    if (is_good && !is_held) break;
+  const auto may_stay = [&](const Keeper& keeper) {
+    return seconds_since(begin) < leave_seconds ||
+           (is_good && seconds_since(keeper.heard) < keeper_silence_seconds);
+  };
+  while (std::ranges::any_of(keepers_, may_stay) && !(is_good && request_.has_signal())) {
     attend();
+    wait(0.05);
   }
   if (hosts_) hosts_->end();
   // Without its keepers the launcher cleans up and ends. Ranks that have not started must not start now.
   if (!missing_ranks().empty()) launcher_->signal(SIGTERM);
+  bool is_held = is_good;
   while (!launcher_->wait(stopped_ ? 0.0 : leave_seconds)) {
     const bool was_held = std::exchange(is_held, is_good && !output.flush(0.0));
     if ((was_held || is_held) && !request_.has_signal()) continue;
@@ -352,6 +355,12 @@ AttemptFailure Attempt::failure() const {
   for (const auto& [rank, report] : reports_)
     if (!report.has_ended) failure.reports.push_back(report);
   return failure;
+}
+
+std::string Attempt::lost_output() const {
+  for (const auto& [rank, report] : reports_)
+    if (!report.lost_output.empty()) return concat("rank ", rank, ": ", report.lost_output);
+  return "";
 }
 
 bool Attempt::has_begun() const {

@@ -41,6 +41,8 @@ class Attempt {
   Outcome run(const RankOutput& output);
   /// Returns the facts about the failure of this attempt.
   AttemptFailure failure() const;
+  /// Returns why output of a rank is lost; empty: none is.
+  std::string lost_output() const;
   /// True if the attempt failed after lockrun had been asked to stop.
   bool failed_while_asked() const { return failed_while_asked_; }
   /// True once a rank has reported a heartbeat.

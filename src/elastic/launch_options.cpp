@@ -38,6 +38,7 @@ struct Texts {
   bool standalone = false;
   std::string ignored;
   bool ignored_flag = false;
+  std::vector<const CLI::Option*> missed;  ///< ignored options that a user may miss
 };
 
 /// A check that an option is a number. Its message says which numbers are accepted.
@@ -52,20 +53,62 @@ CLI::Validator number_from_zero(bool may_be_zero) {
           ""};
 }
 
-void add_ignored(CLI::App& app, Texts& texts) {
-  constexpr const char* group = "Accepted for compatibility with torchrun, without effect";
-  for (const char* name :
-       {"--role", "--monitor-interval", "--signals-to-handle", "--start-method", "-r,--redirects", "-t,--tee",
-        "--local-ranks-filter", "--logs-specs", "--numa-binding"})
-    app.add_option(name, texts.ignored)->group(group);
-  for (const char* name : {"--no-python", "--run-path"}) app.add_flag(name, texts.ignored_flag)->group(group);
-}
-
 /// Adds an option for a path, where a leading ~/ means HOME.
 void add_path(CLI::App& app, const std::string& name, std::string& path, const std::string& help) {
   app.add_option(name, path, help)->transform([name](const std::string& text) {
     return expanded_path(text, name + ": ");
   });
+}
+
+/// Adds torchrun's options that lockrun accepts without effect. The first ones would change a run, so
+/// log_ignored() names them.
+void add_ignored(CLI::App& app, Texts& texts) {
+  constexpr const char* group = "Accepted for compatibility with torchrun, without effect";
+  for (const char* name : {"--role", "--signals-to-handle", "--logs-specs", "--numa-binding"})
+    texts.missed.push_back(app.add_option(name, texts.ignored)->group(group));
+  for (const char* name : {"--monitor-interval", "--start-method"})
+    app.add_option(name, texts.ignored)->group(group);
+  for (const char* name : {"--no-python", "--run-path"}) app.add_flag(name, texts.ignored_flag)->group(group);
+}
+
+void log_ignored(const Texts& texts) {
+  std::vector<std::string> given;
+  for (const CLI::Option* option : texts.missed)
+    if (option->count() > 0) given.push_back(option->get_name());
+  if (!given.empty())
+    log_info(concat("lockrun: without effect here: ", joined(given), "; see lockrun --help"));
+}
+
+/// A check that an option chooses streams of ranks.
+CLI::Validator choice_of_streams() {
+  return {[](const std::string& text) {
+            return streams_in(text, 0) ? std::string()
+                                       : concat("expected 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or ",
+                                                "numbers of local ranks as in 0:1,1:3, not '", text, "'");
+          },
+          ""};
+}
+
+CLI::Validator list_of_ranks() {
+  return {[](const std::string& text) {
+            return has_rank(text, 0) ? std::string()
+                                     : concat("expected local ranks as in 0,2, not '", text, "'");
+          },
+          ""};
+}
+
+void add_logs(CLI::App& app, RankLogs& logs) {
+  add_path(app, "--log-dir", logs.folder,
+           "folder for the ranks' logs, and for failure.json, which describes the last failure");
+  app.add_option("-r,--redirects", logs.redirects,
+                 "what each rank writes only to a file in --log-dir: 1 stdout, 2 stderr, 3 both; or by local "
+                 "rank, such as 0:1,1:3")
+      ->check(choice_of_streams());
+  app.add_option("-t,--tee", logs.tee, "what goes to a file and, tagged, to the console")
+      ->check(choice_of_streams());
+  app.add_option("--local-ranks-filter", logs.shown_ranks,
+                 "local ranks whose output lockrun prints, such as 0,2 (default all)")
+      ->check(list_of_ranks());
 }
 
 void add_options(CLI::App& app, LaunchOptions& options, Texts& texts) {
@@ -91,8 +134,7 @@ void add_options(CLI::App& app, LaunchOptions& options, Texts& texts) {
          "launcher of the ranks: pmix (lockrun itself), mpirun or srun (default auto: srun in a Slurm "
          "allocation, mpirun for a host file with other hosts, else pmix)")
       ->check(CLI::IsMember({"auto", "pmix", "mpirun", "srun"}));
-  add_path(app, "--log-dir", options.log_directory,
-           "folder for failure.json, which describes the last failure");
+  add_logs(app, options.logs);
   app.add_flag("--standalone", texts.standalone, "use this host only");
   app.add_option("--node-rank", nodes.node_rank, "this node's number; 0 waits for the others");
   app.add_option("--rdzv-endpoint", nodes.endpoint, "host[:port] of node 0, where the nodes meet");
@@ -227,6 +269,8 @@ void complete(LaunchOptions& options, const Texts& texts) {
   }
   require(texts.backend.empty() || texts.backend == "static" || texts.backend == "c10d",
           "--rdzv-backend accepts static and c10d, which mean the same here");
+  // Keepers may have another working folder.
+  if (!options.logs.folder.empty()) options.logs.folder = std::filesystem::absolute(options.logs.folder);
   identify_run(options);
   nodes.slots = options.ranks_per_node;
   nodes.program = std::filesystem::read_symlink("/proc/self/exe").string();
@@ -276,6 +320,7 @@ std::optional<LaunchOptions> parse_launch_options(const std::vector<std::string>
   require(!options.command.empty(),
           "lockrun has no program to start: lockrun [options] -- program [arguments]");
   complete(options, texts);
+  log_ignored(texts);
   return options;
 }
 

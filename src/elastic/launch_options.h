@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "elastic/rank_logs.h"
 #include "hosting/host_messages.h"
 #include "net/secret.h"
 
@@ -39,7 +40,7 @@ struct LaunchOptions {
   double grace_seconds = 30.0;   ///< from a request to stop until ranks are killed, plus snapshots
   double start_seconds = 120.0;  ///< time limit for the start of all ranks
   int master_port = 29500;
-  std::string log_directory;         ///< folder of failure.json; empty: none is written
+  RankLogs logs;
   std::string via = "auto";          ///< pmix, mpirun, srun, or auto
   std::vector<std::string> command;  ///< the program and its arguments
   std::string run_id;                ///< the run that owns the ranks' files, in all of its starts

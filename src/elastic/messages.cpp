@@ -38,10 +38,15 @@ static constexpr auto json_members(const Ending* /*any*/) {
   return std::tuple{JsonMember{"exit_code", &Ending::exit_code}, JsonMember{"signal", &Ending::signal}};
 }
 
+static constexpr auto json_members(const RankLogs* /*any*/) {
+  return std::tuple{JsonMember{"folder", &RankLogs::folder}, JsonMember{"redirects", &RankLogs::redirects},
+                    JsonMember{"tee", &RankLogs::tee}, JsonMember{"shown_ranks", &RankLogs::shown_ranks}};
+}
+
 static constexpr auto json_members(const RankPlan* /*any*/) {
   return std::tuple{JsonMember{"command", &RankPlan::command},
                     JsonMember{"environment", &RankPlan::environment},
-                    JsonMember{"folder", &RankPlan::folder}};
+                    JsonMember{"folder", &RankPlan::folder}, JsonMember{"logs", &RankPlan::logs}};
 }
 
 static constexpr auto json_members(const RankReport* /*any*/) {
@@ -63,6 +68,7 @@ static constexpr auto json_members(const RankReport* /*any*/) {
                     JsonMember{"was_stopped", &Report::was_stopped},
                     JsonMember{"failure", &Report::failure},
                     JsonMember{"last_lines", &Report::last_lines},
+                    JsonMember{"lost_output", &Report::lost_output},
                     JsonMember{"last_collective", &Report::last_collective}};
 }
 

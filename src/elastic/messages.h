@@ -10,6 +10,7 @@
 
 #include "comm/flight_recorder.h"
 #include "core/process.h"
+#include "elastic/rank_logs.h"
 
 namespace lockstep {
 
@@ -82,6 +83,7 @@ struct RankReport {
   bool was_stopped = false;                  ///< SIGSTOP had stopped it when it was killed
   std::string failure = {};                  ///< the message of its failure; empty if there was none
   std::vector<std::string> last_lines = {};  ///< the last lines of its stderr
+  std::string lost_output = {};              ///< why its log files lack output; empty: they have all
   /// Empty: not known. Sequence 0: it has begun none.
   std::optional<FlightRecord> last_collective = {};
 };
@@ -91,6 +93,7 @@ struct RankPlan {
   std::vector<std::string> command;
   std::map<std::string, std::string> environment;
   std::string folder;  ///< for heartbeat and flight record; made if it does not exist
+  RankLogs logs = {};
 };
 
 /// Messages between a keeper and its supervisor, as JSON. Parsing throws Error if the text is not a message.

@@ -86,6 +86,7 @@ std::optional<int> Supervisor::run_generation(JobLayout placement) {
     log_info(concat("lockrun: ", on_each, " ranks share the ", available_cores(), " cores of a host"));
   Attempt attempt(options_, placement, launcher, nodes_, request_, earlier_);
   const Attempt::Outcome outcome = attempt.run(output_);
+  if (lost_output_.empty()) lost_output_ = attempt.lost_output();
   // The last words of ranks come before lockrun's own, unless a reader is slow.
   output_.flush(most_flush_seconds);
   if (outcome == Attempt::Outcome::done) return 0;
@@ -114,18 +115,20 @@ int Supervisor::deliver_output(int code) {
   if (request_.is_cancelled()) return code;
   const bool is_all = output_.flush(std::numeric_limits<double>::infinity(), request_.descriptor());
   const int error = output_.output.error();
-  if (is_all && (error == 0 || error == EPIPE)) return code;
-  log_error(concat("lockrun: the output of the ranks is incomplete: ",
-                   is_all ? std::strerror(error) : "lockrun was asked to stop while its reader was slow"));
+  std::string reason = lost_output_;
+  if (error != 0 && error != EPIPE) reason = std::strerror(error);
+  if (!is_all) reason = "lockrun was asked to stop while its reader was slow";
+  if (reason.empty()) return code;
+  log_error("lockrun: the output of the ranks is incomplete: " + reason);
   return code == 0 ? 1 : code;
 }
 
 void Supervisor::report(const AttemptFailure& failure) const {
   log_error("lockrun: " + describe(failure));
-  if (options_.log_directory.empty()) return;
+  if (options_.logs.folder.empty()) return;
   try {
-    std::filesystem::create_directories(options_.log_directory);
-    write_file(options_.log_directory + "/failure.json", failure_json(failure, earlier_.all));
+    std::filesystem::create_directories(options_.logs.folder);
+    write_file(options_.logs.folder + "/failure.json", failure_json(failure, earlier_.all));
   } catch (const std::exception& problem) {
     log_warning(concat("lockrun: cannot write failure.json: ", problem.what()));
   }

@@ -51,7 +51,8 @@ class Supervisor {
   RestartBudget budget_;
   Attempt::Starts earlier_;
   RankOutput output_;
-  int64_t replicas_ = 0;  ///< most ranks that can train; 0 until an attempt reports it
+  std::string lost_output_;  ///< why output of a rank is lost; empty: none is
+  int64_t replicas_ = 0;     ///< most ranks that can train; 0 until an attempt reports it
 };
 
 }  // namespace lockstep

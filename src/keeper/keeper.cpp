@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "keeper/keeper.h"
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <vector>
 
 #include "comm/heartbeat.h"
 #include "core/clock.h"
@@ -19,6 +20,7 @@
 #include "core/error.h"
 #include "core/host.h"
 #include "core/process.h"
+#include "core/text.h"
 #include "elastic/launch_options.h"
 #include "elastic/messages.h"
 #include "keeper/rank_stream.h"
@@ -127,10 +129,12 @@ class Keeper {
     start(plan_from_json(*plan));
     while (!report_.has_ended) attend();
     // The supervisor ends a failed attempt. Until then the launcher must see all keepers alive.
-    while ((!report_.ending.is_success() && !is_over_) || output_.has_pending() || errors_.has_pending()) {
+    while ((!report_.ending.is_success() && !is_over_) ||
+           std::ranges::any_of(streams_, &RankStream::has_pending)) {
       wait();
       obey();
       pass_streams_on();
+      report_news();
     }
   }
 
@@ -138,12 +142,13 @@ class Keeper {
     const std::string own = environment(folder_variable);
     folder_.emplace(own.empty() ? plan.folder : own, report_.rank);
     try {
+      std::map<std::string, std::string> environment = environment_of(plan, *folder_);
+      open_streams(plan.logs, environment);
       child_.emplace(ProcessOptions{.command = plan.command,
-                                    .environment = environment_of(plan, *folder_),
-                                    .output = output_.input(),
-                                    .errors = errors_.input()});
-      output_.close_input();
-      errors_.close_input();
+                                    .environment = environment,
+                                    .output = streams_.at(0).input(),
+                                    .errors = streams_.at(1).input()});
+      for (RankStream& stream : streams_) stream.close_input();
     } catch (const UserError& problem) {
       report_.failure = problem.what();
       report_.ending.exit_code = exit_usage;
@@ -151,6 +156,24 @@ class Keeper {
     }
     report_.process = child_->id();
     channel_.send(to_json(report_));
+  }
+
+  void open_streams(const RankLogs& logs, std::map<std::string, std::string>& environment) {
+    const int local_rank = number_in<int>(environment["LOCAL_RANK"]).value_or(0);
+    const std::string folder =
+        concat(logs.folder, "/attempt_", environment["TORCHELASTIC_RESTART_COUNT"], "/", report_.rank);
+    const auto route = [&](int stream, int console, const char* file) {
+      const StreamTargets targets = logs.targets(stream, local_rank);
+      return RankStream::Route{.console = targets.console ? console : -1,
+                               .tag = targets.is_tagged ? concat("[rank ", report_.rank, "]: ") : "",
+                               .file = targets.file ? folder + file : "",
+                               .is_terminal = stream == stdout_stream && targets.console};
+    };
+    const RankStream::Route errors = route(stderr_stream, STDERR_FILENO, "/stderr.log");
+    streams_.emplace_back(route(stdout_stream, STDOUT_FILENO, "/stdout.log"));
+    streams_.emplace_back(errors);
+    // Nothing can redraw a line in a file or behind a tag.
+    if (errors.console < 0 || !errors.file.empty()) environment["TERM"] = "dumb";
   }
 
   void attend() {
@@ -170,8 +193,7 @@ class Keeper {
   void wait() {
     std::vector<pollfd> watched = {{channel_.descriptor(), POLLIN, 0}, {signals_.descriptor(), POLLIN, 0}};
     if (!report_.has_ended) watched.push_back({child_->descriptor(), POLLIN, 0});
-    output_.watch(watched);
-    errors_.watch(watched);
+    for (const RankStream& stream : streams_) stream.watch(watched);
     if (!channel_.has_buffered()) ::poll(watched.data(), watched.size(), tick_milliseconds);
     while (const auto signal = signals_.next())
       if (*signal == SIGUSR1) channel_.send(asked_message);
@@ -192,18 +214,16 @@ class Keeper {
 
   void stop_rank() {
     must_stop_ = true;
-    for (RankStream* stream : streams()) stream->let_rank_stop();
+    for (RankStream& stream : streams_) stream.let_rank_stop();
   }
 
   void hold_streams(bool are_held) {
-    for (RankStream* stream : streams()) stream->hold(are_held);
+    for (RankStream& stream : streams_) stream.hold(are_held);
   }
 
   void pass_streams_on() {
-    for (RankStream* stream : streams()) stream->pass_on();
+    for (RankStream& stream : streams_) stream.pass_on();
   }
-
-  std::array<RankStream*, 2> streams() { return {&output_, &errors_}; }
 
   /// Kills the rank and reports its end.
   void end_rank() {
@@ -215,10 +235,13 @@ class Keeper {
   }
 
   void finish() {
-    for (RankStream* stream : streams()) stream->take_rest();
+    for (RankStream& stream : streams_) {
+      stream.take_rest();
+      if (report_.lost_output.empty()) report_.lost_output = stream.problem();
+    }
     read_page();
     if (report_.failure.empty()) report_.failure = folder_->page->failure;
-    report_.last_lines = last_shown_lines(errors_.last_bytes(), told_lines);
+    if (child_) report_.last_lines = last_shown_lines(streams_.at(1).last_bytes(), told_lines);
     if (const auto last = last_collective(folder_->path, report_.rank))
       report_.last_collective = last->record;
     report_.has_ended = true;
@@ -239,7 +262,7 @@ class Keeper {
     const double deadline = page.deadline_seconds;
     // A rank has no deadline while it starts and ends. It counts as stuck then only if it is stopped. A rank
     // that waits for a slow reader of its output is never stuck.
-    const bool is_blocked = output_.is_blocked() || errors_.is_blocked();
+    const bool is_blocked = std::ranges::any_of(streams_, &RankStream::is_blocked);
     const bool is_free = is_blocked || (deadline == 0 && process_state(child_->id()) != 'T');
     if (is_free || page.beats != beats_ || deadline != deadline_) {
       beats_ = page.beats;
@@ -273,9 +296,8 @@ class Keeper {
   RankReport report_;
   std::optional<RankFolder> folder_;
   std::optional<Process> child_;
-  RankStream output_{STDOUT_FILENO, RankStream::Input::terminal};
-  RankStream errors_{STDERR_FILENO, RankStream::Input::pipe};
-  bool must_stop_ = false;  ///< the rank is to stop and has not been signalled yet
+  std::vector<RankStream> streams_;  ///< stdout and stderr, once the plan is known
+  bool must_stop_ = false;           ///< the rank is to stop and has not been signalled yet
   bool is_over_ = false;
   uint64_t beats_ = 0;
   double deadline_ = 0.0;

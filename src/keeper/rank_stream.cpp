@@ -8,11 +8,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <sys/stat.h>
 #include <termios.h>
 #include <unistd.h>
+#include <utility>
 
 #include "core/error.h"
+#include "core/file.h"
 
 namespace lockstep {
 namespace {
@@ -40,10 +43,11 @@ Descriptor opened_again(int descriptor) {
 
 }  // namespace
 
-RankStream::RankStream(int console, Input input)
-    : console_(console), own_console_(opened_again(console)), most_pending_(most_pending_bytes) {
-  if (own_console_) console_ = own_console_.get();
-  if (input == Input::pipe || !open_terminal()) open_pipe();
+RankStream::RankStream(const Route& route)
+    : route_(route), own_console_(opened_again(route.console)), most_pending_(most_pending_bytes) {
+  if (own_console_) route_.console = own_console_.get();
+  if (!route.file.empty()) open_file();
+  if (!route.is_terminal || !open_terminal()) open_pipe();
 }
 
 bool RankStream::open_terminal() {
@@ -71,10 +75,26 @@ void RankStream::open_pipe() {
   ::fcntl(rank_.get(), F_SETFL, O_NONBLOCK);
 }
 
+void RankStream::open_file() {
+  std::error_code folder;
+  std::filesystem::create_directories(std::filesystem::path(route_.file).parent_path(), folder);
+  OpenedFile opened = open_own_file(route_.file, O_WRONLY | O_CREAT | O_APPEND);
+  file_ = std::move(opened.file);
+  if (file_) return;
+  problem_ = concat("cannot write ", route_.file, ": ", folder ? folder.message() : opened.reason);
+  try {
+    require_of_system(false, folder ? folder.value() : opened.error, problem_);
+  } catch (const UserError&) {
+    throw;
+  } catch (const Error&) {
+    // With a full disk a rank runs without its log.
+  }
+}
+
 void RankStream::watch(std::vector<pollfd>& entries) const {
   // poll() ignores -1. It would report a closed end all the time.
   entries.push_back({is_blocked() ? -1 : rank_.get(), POLLIN, 0});
-  entries.push_back({has_pending() && !is_held_ ? console_ : -1, POLLOUT, 0});
+  entries.push_back({has_pending() && !is_held_ ? route_.console : -1, POLLOUT, 0});
 }
 
 void RankStream::pass_on() {
@@ -82,7 +102,10 @@ void RankStream::pass_on() {
   if (!is_held_) write_pending();
 }
 
-void RankStream::take_rest() { take(most_at_end); }
+void RankStream::take_rest() {
+  take(most_at_end);
+  end_line();
+}
 
 void RankStream::let_rank_stop() { most_pending_ = most_pending_of_stopping_bytes; }
 
@@ -100,24 +123,56 @@ void RankStream::take(size_t most_bytes) {
 }
 
 void RankStream::add(std::string_view bytes) {
+  write_file(bytes);
   last_bytes_ += bytes;
   if (last_bytes_.size() > last_bytes_kept) last_bytes_.erase(0, last_bytes_.size() - last_bytes_kept);
-  if (console_ >= 0) pending_ += bytes;
+  if (route_.console < 0) return;
+  if (route_.tag.empty()) {
+    pending_ += bytes;
+  } else {
+    add_lines(bytes);
+  }
+}
+
+void RankStream::add_lines(std::string_view bytes) {
+  line_ += bytes;
+  size_t begin = 0;
+  for (size_t end = 0; (end = line_.find('\n', begin)) != std::string::npos; begin = end + 1)
+    pending_.append(route_.tag).append(line_, begin, end + 1 - begin);
+  line_.erase(0, begin);
+  if (line_.size() > most_at_once) end_line();
+}
+
+void RankStream::end_line() {
+  if (!line_.empty()) pending_ += route_.tag + std::exchange(line_, "") + "\n";
+}
+
+void RankStream::write_file(std::string_view bytes) {
+  while (file_ && !bytes.empty()) {
+    const ssize_t count = ::write(file_.get(), bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      problem_ = concat("cannot write ", route_.file, ": ", std::strerror(errno));
+      return file_.reset();
+    }
+    bytes.remove_prefix(static_cast<size_t>(count));
+  }
 }
 
 void RankStream::write_pending() {
   size_t written = 0;
   while (written < std::min(pending_.size(), most_at_once)) {
-    pollfd entry{console_, POLLOUT, 0};
+    pollfd entry{route_.console, POLLOUT, 0};
     if (::poll(&entry, 1, 0) <= 0) break;
-    // If console_ could not be opened again, poll() still promises room for PIPE_BUF bytes of a pipe.
-    const ssize_t some =
-        ::write(console_, pending_.data() + written, std::min<size_t>(pending_.size() - written, PIPE_BUF));
+    // If the console could not be opened again, poll() still promises room for PIPE_BUF bytes of a pipe.
+    const ssize_t some = ::write(route_.console, pending_.data() + written,
+                                 std::min<size_t>(pending_.size() - written, PIPE_BUF));
     if (some < 0 && errno == EINTR) continue;
     if (some < 0 && errno == EAGAIN) break;
     if (some < 0) {
-      // The console is gone. The rank runs on.
-      console_ = -1;
+      // The rank runs on. A reader may leave.
+      if (errno != EPIPE && errno != EIO) problem_ = std::strerror(errno);
+      route_.console = -1;
       return pending_.clear();
     }
     written += static_cast<size_t>(some);

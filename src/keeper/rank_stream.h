@@ -15,12 +15,17 @@ namespace lockstep {
 /// its bytes wait for the console, which is the keeper's own stream.
 class RankStream {
  public:
-  /// What the rank writes to. A program writes each line at once only to a terminal. `terminal` falls back to
-  /// a pipe if there is no pseudo-terminal.
-  enum class Input { pipe, terminal };
+  struct Route {
+    int console = -1;       ///< a descriptor; -1: none
+    std::string tag = {};   ///< begins each line on the console; empty: bytes pass unchanged
+    std::string file = {};  ///< the path of a file that gets the bytes, too; empty: none
+    bool is_terminal =
+        false;  ///< the rank writes to a pseudo-terminal, so that programs write each line at once
+  };
 
-  /// Throws Error if no pipe can be made.
-  RankStream(int console, Input input);
+  /// Makes the file's folder and appends to the file. Throws UserError if the path cannot be such a file, and
+  /// Error if no pipe can be made.
+  explicit RankStream(const Route& route);
 
   /// The descriptor that the rank writes to.
   int input() const { return input_.get(); }
@@ -43,20 +48,29 @@ class RankStream {
   bool is_blocked() const { return rank_ && pending_.size() >= most_pending_; }
   /// Returns whether bytes wait for the console.
   bool has_pending() const { return !pending_.empty(); }
+  /// Returns why the file or the console lacks bytes; empty: they have all, or the console's reader has left.
+  const std::string& problem() const { return problem_; }
   /// The last bytes of the stream.
   const std::string& last_bytes() const { return last_bytes_; }
 
  private:
   bool open_terminal();
   void open_pipe();
+  void open_file();
   void take(size_t most_bytes);
   void add(std::string_view bytes);
+  void add_lines(std::string_view bytes);
+  void end_line();
+  void write_file(std::string_view bytes);
   void write_pending();
 
-  int console_;  ///< -1: it is gone
+  Route route_;  ///< its console is -1 once that is gone
   Descriptor own_console_;
   Descriptor rank_, input_;  ///< the two ends
-  std::string pending_;      ///< bytes for the console
+  Descriptor file_;
+  std::string problem_;
+  std::string line_;     ///< the begin of a line that gets a tag
+  std::string pending_;  ///< bytes for the console
   size_t most_pending_;
   std::string last_bytes_;
   bool is_held_ = false;

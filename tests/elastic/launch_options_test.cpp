@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "elastic/launch_options.h"
 
+#include <filesystem>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -105,11 +106,51 @@ TEST(LaunchOptions, AnUnknownOptionIsRefusedWithASuggestion) {
   EXPECT_NE(refusal({"--nproc", "2"}).find("no program"), std::string::npos);
 }
 
-TEST(LaunchOptions, TorchrunsOthersAreAccepted) {
-  const Words words = {"--role",  "a",    "--monitor_interval=1", "--no-python",
-                       "-t",      "3",    "--rdzv-backend=c10d",  "--signals-to-handle",
-                       "SIGTERM", "train"};
-  EXPECT_EQ(parse(words).command, Words{"train"});
+TEST(LaunchOptions, StreamsAreChosenAsForTorchrun) {
+  const RankLogs all = parse({"--log-dir", "logs", "-r", "3", "--tee=0:1,2:2", "train"}).logs;
+  EXPECT_EQ(all.folder, std::filesystem::absolute("logs")) << "ranks may have another working folder";
+  const auto targets = [&](int stream, int local_rank) {
+    const StreamTargets found = all.targets(stream, local_rank);
+    return concat(found.file ? "file " : "", found.console ? "console " : "",
+                  found.is_tagged ? "tagged" : "");
+  };
+  EXPECT_EQ(targets(stdout_stream, 0), "file console tagged") << "--tee takes precedence";
+  EXPECT_EQ(targets(stderr_stream, 0), "file ");
+  EXPECT_EQ(targets(stdout_stream, 2), "file ");
+  EXPECT_EQ(targets(stderr_stream, 2), "file console tagged");
+  const RankLogs shown = parse({"--local_ranks_filter=1,3", "--redirects", "1:2", "train"}).logs;
+  EXPECT_FALSE(shown.targets(stdout_stream, 0).console);
+  EXPECT_TRUE(shown.targets(stdout_stream, 3).console);
+  EXPECT_TRUE(shown.targets(stdout_stream, 1).console);
+  EXPECT_FALSE(shown.targets(stderr_stream, 1).console);
+  EXPECT_FALSE(shown.targets(stderr_stream, 3).file);
+}
+
+TEST(LaunchOptions, AWrongChoiceOfStreamsIsRefusedWithWhatIsAccepted) {
+  for (const char* wrong : {"4", "-1", "both", "0:4", "0:1;1:1", "0:1,2", ":1", "0:", "-1:1"}) {
+    const std::string message = refusal({std::string("--tee=") + wrong, "train"});
+    EXPECT_NE(message.find(std::string("3 (both), or numbers of local ranks as in 0:1,1:3, not '") + wrong),
+              std::string::npos)
+        << message;
+  }
+  EXPECT_NE(refusal({"--local-ranks-filter", "0,x", "train"}).find("not '0,x'"), std::string::npos);
+}
+
+TEST(LaunchOptions, TorchrunsOthersAreAcceptedAndThoseThatMatterNamed) {
+  const auto log_of = [](Words words) {
+    words.insert(words.end(), {"--", "train"});
+    testing::internal::CaptureStderr();
+    EXPECT_EQ(parse(words).command, Words{"train"});
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(log_of({"--no-python", "--start-method=spawn", "--monitor_interval", "1", "--run-path",
+                    "--rdzv-backend=c10d"}),
+            "");
+  ::setenv("PET_NUMA_BINDING", "node", 1);
+  EXPECT_EQ(
+      log_of({"--signals-to-handle", "SIGTERM", "--role=a"}),
+      "lockrun: without effect here: --role, --signals-to-handle, --numa-binding; see lockrun --help\n");
+  ::unsetenv("PET_NUMA_BINDING");
   EXPECT_NE(refusal({"--rdzv-backend=etcd", "train"}), "");
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <gtest/gtest.h>
 #include <sstream>
 #include <sys/types.h>
 #include <vector>
@@ -114,6 +115,23 @@ class LockrunJob {
   std::unique_ptr<TemporaryDirectory> directory_;
   std::string mark_;
   std::unique_ptr<Process> lockrun_;
+};
+
+/// Expects these parts in this order, which is that of a run's messages.
+inline void expect_in_order(const std::string& text, std::initializer_list<const char*> parts) {
+  size_t at = 0;
+  for (const char* part : parts) {
+    at = text.find(part, at);
+    ASSERT_NE(at, std::string::npos) << "'" << part << "' is missing or too early in:\n" << text;
+  }
+}
+
+/// Tests that start lockrun on this host.
+class Lockrun : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (launchers_here().empty()) GTEST_SKIP() << "there is neither mpirun nor lockrun_host";
+  }
 };
 
 }  // namespace lockstep

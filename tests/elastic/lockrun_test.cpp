@@ -11,75 +11,11 @@
 namespace lockstep {
 namespace {
 
-/// Expects these parts in this order, which is that of a run's messages.
-void expect_in_order(const std::string& text, std::initializer_list<const char*> parts) {
-  size_t at = 0;
-  for (const char* part : parts) {
-    at = text.find(part, at);
-    ASSERT_NE(at, std::string::npos) << "'" << part << "' is missing or too early in:\n" << text;
-  }
-}
-
-class Lockrun : public testing::Test {
- protected:
-  void SetUp() override {
-    if (launchers_here().empty()) GTEST_SKIP() << "there is neither mpirun nor lockrun_host";
-  }
-};
-
 TEST_F(Lockrun, ARunWithoutFailureIsStartedOnce) {
   LockrunJob job("--nproc 2", 6);
   EXPECT_EQ(job.exit_code(), 0) << job.errors();
   EXPECT_EQ(job.starts(), "0 2 0\n");
   EXPECT_TRUE(job.leaves_nothing());
-}
-
-TEST_F(Lockrun, WhatRanksPrintIsPassedOnUnchanged) {
-  LockrunJob job = LockrunJob::of_command("--nproc 1", "bash -c 'echo out; echo error >&2'");
-  EXPECT_EQ(job.exit_code(), 0);
-  EXPECT_EQ(job.output(), "out\n");
-  EXPECT_EQ(job.errors(), "error\n");
-}
-
-TEST_F(Lockrun, ASlowReaderGetsAllOutput) {
-  LockrunJob job = LockrunJob::of_command("--nproc 2", "seq 20000 | (sleep 3.5; wc -l)");
-  EXPECT_EQ(job.exit_code(), 0) << job.errors();
-  EXPECT_EQ(job.output(), "40000\n");
-}
-
-TEST_F(Lockrun, ARankThatPrintsWithoutEndWaitsForASlowReader) {
-  ::setenv("ELASTIC_TIMEOUT", "1", 1);
-  LockrunJob job("--nproc 1", 6,
-                 "0:0:3:flood | (until [ -e $TMPDIR/../go ]; do sleep 0.1; done; cat >/dev/null)");
-  ::unsetenv("ELASTIC_TIMEOUT");
-  const auto printed = [&] { return std::atoi(read_text(job.file("printed")).c_str()); };
-  // Once its output is held, the rank waits for longer than it may be stuck.
-  int before = 0;
-  ASSERT_TRUE(eventually([&] {
-    before = printed();
-    std::this_thread::sleep_for(std::chrono::seconds(4));
-    return before > 500 || (before > 0 && printed() == before);
-  }));
-  EXPECT_LT(before, 500) << "mpirun buffers all that ranks print";
-  write_text(job.file("go"), "");
-  EXPECT_TRUE(eventually([&] { return printed() > before + 50; })) << printed();
-  write_text(job.file("enough"), "");
-  EXPECT_EQ(job.exit_code(), 0);
-  EXPECT_EQ(job.starts(), "0 1 0\n") << "a rank that waits for a reader is not stuck";
-}
-
-TEST_F(Lockrun, OutputThatIsNotAcceptedIsAFailureButAReaderMayLeave) {
-  const auto run = [](const std::string& rest) {
-    return run_within(60.0, {"bash", "-c", concat(program("lockrun"), " --nproc 1 -- ", rest)});
-  };
-  const CommandResult full = run("echo result >/dev/full");
-  EXPECT_EQ(full.ending.code(), 1);
-  EXPECT_EQ(full.output, "error: lockrun: the output of the ranks is incomplete: No space left on device\n");
-  const CommandResult failed = run("bash -c 'echo result; exit 2' >/dev/full");
-  EXPECT_EQ(failed.ending.code(), 2) << failed.output;
-  const CommandResult left = run("seq 30000 | head -n 1; exit ${PIPESTATUS[0]}");
-  EXPECT_EQ(left.ending.code(), 0);
-  EXPECT_EQ(left.output, "1\n");
 }
 
 TEST_F(Lockrun, RanksHaveTorchrunsVariablesAndNoSecret) {

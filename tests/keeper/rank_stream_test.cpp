@@ -4,8 +4,10 @@
 #include <csignal>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include "core/error.h"
 #include "core/process.h"
 #include "tests/support/eventually.h"
 #include "tests/support/temporary_directory.h"
@@ -16,12 +18,13 @@ namespace {
 /// A rank whose stdout is a stream, and a console that the test reads.
 class StreamedRank {
  public:
-  explicit StreamedRank(const std::string& script, RankStream::Input input = RankStream::Input::terminal) {
+  explicit StreamedRank(const std::string& script, RankStream::Route route = {.is_terminal = true}) {
     int ends[2];
     EXPECT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
     reader_ = Descriptor(ends[0]);
     console_ = Descriptor(ends[1]);
-    stream.emplace(console_.get(), input);
+    route.console = console_.get();
+    stream.emplace(route);
     process.emplace(ProcessOptions{.command = {"bash", "-c", script}, .output = stream->input()});
     stream->close_input();
   }
@@ -58,8 +61,8 @@ TEST(RankStream, EveryByteArrivesUnchangedAndInOrder) {
   std::string bytes;
   for (int i = 0; i < 1000000; ++i) bytes += static_cast<char>(i % 256 + i / 256);
   write_text(directory / "bytes", bytes);
-  for (const auto input : {RankStream::Input::terminal, RankStream::Input::pipe}) {
-    StreamedRank rank("cat " + (directory / "bytes"), input);
+  for (const bool is_terminal : {true, false}) {
+    StreamedRank rank("cat " + (directory / "bytes"), {.is_terminal = is_terminal});
     rank.run();
     EXPECT_TRUE(rank.text == bytes);
     EXPECT_TRUE(bytes.ends_with(rank.stream->last_bytes()) && !rank.stream->last_bytes().empty());
@@ -74,6 +77,43 @@ TEST(RankStream, AProgramWritesEachLineAtOnce) {
     return rank.text == "line\n";
   }));
   EXPECT_FALSE(rank.process->ending());
+}
+
+TEST(RankStream, LinesHaveATagOnTheConsoleAndNoneInTheFile) {
+  const TemporaryDirectory directory;
+  const std::string file = directory / "attempt_0/3/stdout.log";
+  const std::string script = "echo one; echo; printf part; sleep 0.2; printf ' two'";
+  for (int run = 0; run < 2; ++run) {
+    StreamedRank rank(script, {.tag = "[rank 3]: ", .file = file, .is_terminal = true});
+    rank.run();
+    EXPECT_EQ(rank.text, "[rank 3]: one\n[rank 3]: \n[rank 3]: part two\n");
+    EXPECT_EQ(rank.stream->problem(), "");
+  }
+  EXPECT_EQ(read_text(file), "one\n\npart twoone\n\npart two") << "a second run appends to the file";
+}
+
+TEST(RankStream, AFileThatCannotBeWrittenCostsItsBytesOnly) {
+  const TemporaryDirectory directory;
+  const std::string file = directory / "stdout.log";
+  // Beyond a limit of file sizes a write fails, as it does on a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  StreamedRank rank("seq 30000; exit 7", {.file = file});
+  const rlimit limit{.rlim_cur = 8192, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+  rank.run();
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(rank.process->ending()->code(), 7);
+  EXPECT_TRUE(rank.text.ends_with("\n30000\n"));
+  EXPECT_EQ(rank.stream->problem(), "cannot write " + file + ": File too large");
+}
+
+TEST(RankStream, ALinkIsNotALogFile) {
+  const TemporaryDirectory directory;
+  std::filesystem::create_symlink("/etc/passwd", directory / "stdout.log");
+  EXPECT_THROW(RankStream({.file = directory / "stdout.log"}), UserError);
+  EXPECT_THROW(RankStream({.file = "/dev/null/attempt_0/0/stdout.log"}), UserError);
 }
 
 TEST(RankStream, AHeldRankWaitsInItsWriteAndLosesNothing) {
@@ -108,7 +148,7 @@ TEST(RankStream, AFullTerminalDoesNotHoldUpTheKeeper) {
   const Descriptor not_read(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC));
   ASSERT_EQ(::grantpt(not_read.get()) + ::unlockpt(not_read.get()), 0);
   const Descriptor terminal(::open(::ptsname(not_read.get()), O_RDWR | O_NOCTTY | O_CLOEXEC));
-  RankStream stream(terminal.get(), RankStream::Input::pipe);
+  RankStream stream({.console = terminal.get()});
   Process rank({.command = {"seq", "300000"}, .output = stream.input()});
   stream.close_input();
   while (!stream.is_blocked()) stream.pass_on();
@@ -121,7 +161,7 @@ TEST(RankStream, AReaderThatLeavesDoesNotEndTheRank) {
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   ::close(ends[0]);
   const Descriptor without_reader(ends[1]);
-  RankStream stream(without_reader.get(), RankStream::Input::pipe);
+  RankStream stream({.console = without_reader.get()});
   Process rank({.command = {"bash", "-c", "seq 300000 && exit 7"}, .output = stream.input()});
   stream.close_input();
   EXPECT_TRUE(eventually([&] {
