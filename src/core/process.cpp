@@ -117,8 +117,8 @@ Process::Process(const ProcessOptions& options) {
                     .arguments = argument_pointers.data(),
                     .environment = environment_pointers.data(),
                     .parent = ::getpid(),
-                    .output = options.piped == Piped::all ? output.writing.get() : options.output,
-                    .errors = options.piped != Piped::nothing ? output.writing.get() : options.errors,
+                    .output = options.is_piped ? output.writing.get() : options.output,
+                    .errors = options.is_piped ? output.writing.get() : options.errors,
                     .input = options.without_input ? nothing.get() : -1,
                     .problem = problem.writing.get()};
   id_ = ::fork();
@@ -133,7 +133,7 @@ Process::Process(const ProcessOptions& options) {
     throw UserError(concat("cannot start ", path, ": ", std::strerror(reason)));
   }
   descriptor_ = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, id_, 0)));
-  if (options.piped == Piped::nothing) return;
+  if (!options.is_piped) return;
   output_ = std::move(output.reading);
   ::fcntl(output_.get(), F_SETFL, O_NONBLOCK);
 }
@@ -190,7 +190,7 @@ CommandResult run_within(double deadline_seconds, const std::vector<std::string>
   CommandResult result;
   try {
     Process process(
-        {.command = command, .environment = environment, .piped = Piped::all, .without_input = true});
+        {.command = command, .environment = environment, .is_piped = true, .without_input = true});
     const auto hear_for = [&](double seconds) {
       const Clock::time_point deadline = after(seconds);
       while (!process.ending() && Clock::now() < deadline) {

@@ -24,14 +24,11 @@ struct Ending {
 /// Describes an ending: "exit code 3", "SIGKILL (killed)".
 std::string describe(const Ending& ending);
 
-/// The output of a child that read_output() returns. The rest goes to this process's own output.
-enum class Piped { nothing, errors, all };
-
 /// Options for starting a child.
 struct ProcessOptions {
   std::vector<std::string> command;                     ///< the program, looked up in PATH, and its arguments
   std::map<std::string, std::string> environment = {};  ///< added to this process's own
-  Piped piped = Piped::nothing;
+  bool is_piped = false;                                ///< read_output() returns its stdout and stderr
   int output = -1, errors = -1;  ///< its stdout and stderr if they are not piped; -1: this process's own
   bool without_input = false;    ///< its stdin is empty
 };

@@ -35,9 +35,8 @@ TEST(Process, SaysHowItEnded) {
 }
 
 TEST(Process, HasTheEnvironmentAndItsErrorsCanBeRead) {
-  Process process({.command = {"sh", "-c", "echo $ANSWER >&2"},
-                   .environment = {{"ANSWER", "42"}},
-                   .piped = Piped::errors});
+  Process process(
+      {.command = {"sh", "-c", "echo $ANSWER >&2"}, .environment = {{"ANSWER", "42"}}, .is_piped = true});
   process.wait(long_enough);
   EXPECT_EQ(process.read_output(), "42\n");
   EXPECT_EQ(process.read_output(), "");
@@ -45,7 +44,7 @@ TEST(Process, HasTheEnvironmentAndItsErrorsCanBeRead) {
 }
 
 TEST(Process, OneThatNeverStopsWritingKeepsNobody) {
-  Process process({.command = {"sh", "-c", "while :; do echo more; done >&2"}, .piped = Piped::errors});
+  Process process({.command = {"sh", "-c", "while :; do echo more; done >&2"}, .is_piped = true});
   for (int round = 0; round < 5; ++round) {
     wait_for_any({process.output()}, long_enough);
     EXPECT_LE(process.read_output(1000).size(), 1000U);
