@@ -2,6 +2,7 @@
 #include "comm/heartbeat.h"
 
 #include <cstring>
+#include <filesystem>
 
 #include "core/environment.h"
 #include "core/error.h"
@@ -52,6 +53,12 @@ void report_progress(const char* phase) {
 void report_failure(const std::string& message) {
   HeartbeatPage& page = heartbeat();
   if (page.failure[0] == '\0') std::strncpy(page.failure, message.c_str(), sizeof(page.failure) - 1);
+}
+
+void report_log_file(const std::string& path) {
+  const std::string absolute = std::filesystem::absolute(path);
+  HeartbeatPage& page = heartbeat();
+  if (absolute.size() < sizeof(page.log_file)) std::strcpy(page.log_file, absolute.c_str());
 }
 
 }  // namespace lockstep

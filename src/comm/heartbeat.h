@@ -19,6 +19,7 @@ struct HeartbeatPage {
   std::atomic<double> deadline_seconds{0.0};  ///< without a beat this long, the rank is stuck; 0: not known
   char phase[32] = {};                        ///< current activity: "training", "evaluation"
   char failure[960] = {};                     ///< why the rank ends; empty without a failure
+  char log_file[512] = {};                    ///< the absolute path of the rank's log; empty: none
 };
 
 /// The phase of a rank that has finished its work and waits in MPI_Finalize for the others.
@@ -35,6 +36,9 @@ void report_progress(const char* phase);
 
 /// Reports why the rank ends. The first reason is kept.
 void report_failure(const std::string& message);
+
+/// Names the rank's log, to which the supervisor appends the stacks of a rank that is stuck.
+void report_log_file(const std::string& path);
 
 /// Returns how often the supervisor has restarted this run (LOCKSTEP_RESTART_COUNT) or Slurm its job
 /// (SLURM_RESTART_COUNT); 0 if neither is set.

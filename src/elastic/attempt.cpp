@@ -310,6 +310,11 @@ bool Attempt::all_are_leaving() const {
   return std::ranges::count_if(reports_, is_leaving) == placement_.ranks();
 }
 
+bool Attempt::writes_stacks(const Keeper& keeper) const {
+  const auto known = reports_.find(keeper.rank);
+  return known != reports_.end() && !known->second.has_ended && !known->second.stacks.empty();
+}
+
 bool Attempt::is_over() const {
   if (request_.is_cancelled() || all_have_left()) return true;
   if (failed_) return seconds_since(*failed_) > settle_seconds;
@@ -324,8 +329,9 @@ void Attempt::end(const RankOutput& output) {
   // that.
   const bool is_good = all_have_left() && !failed_ && !request_.is_cancelled();
   const auto may_stay = [&](const Keeper& keeper) {
+    const bool may_be_long = is_good || (writes_stacks(keeper) && !request_.is_cancelled());
     return seconds_since(begin) < leave_seconds ||
-           (is_good && seconds_since(keeper.heard) < keeper_silence_seconds);
+           (may_be_long && seconds_since(keeper.heard) < keeper_silence_seconds);
   };
   while (std::ranges::any_of(keepers_, may_stay) && !(is_good && request_.has_signal())) {
     attend();

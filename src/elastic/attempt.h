@@ -86,6 +86,8 @@ class Attempt {
   bool all_have_left() const;
   /// Returns true if each rank has left or waits in MPI_Finalize.
   bool all_are_leaving() const;
+  /// Returns whether a keeper is about to end its rank, once it has the rank's stacks.
+  bool writes_stacks(const Keeper& keeper) const;
   bool is_over() const;
   void end(const RankOutput& output);
 

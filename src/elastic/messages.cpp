@@ -68,6 +68,7 @@ static constexpr auto json_members(const RankReport* /*any*/) {
                     JsonMember{"was_stopped", &Report::was_stopped},
                     JsonMember{"failure", &Report::failure},
                     JsonMember{"last_lines", &Report::last_lines},
+                    JsonMember{"stacks", &Report::stacks},
                     JsonMember{"lost_output", &Report::lost_output},
                     JsonMember{"last_collective", &Report::last_collective}};
 }

@@ -83,6 +83,7 @@ struct RankReport {
   bool was_stopped = false;                  ///< SIGSTOP had stopped it when it was killed
   std::string failure = {};                  ///< the message of its failure; empty if there was none
   std::vector<std::string> last_lines = {};  ///< the last lines of its stderr
+  std::string stacks = {};                   ///< the file with its stacks, before it was ended; empty: none
   std::string lost_output = {};              ///< why its log files lack output; empty: they have all
   /// Empty: not known. Sequence 0: it has begun none.
   std::optional<FlightRecord> last_collective = {};

@@ -119,6 +119,7 @@ std::string describe(const AttemptFailure& failure) {
   if (rank && !rank->failure.empty()) text += ": " + rank->failure;
   const std::string behind = ranks_behind(failure.reports);
   if (!behind.empty()) text += "\n  " + behind;
+  if (rank && !rank->stacks.empty()) text += "\n  stacks of its threads are in " + rank->stacks;
   if (rank && says_more(*rank)) {
     text += concat("\n  last lines of rank ", rank->rank, ":");
     for (const std::string& line : rank->last_lines) text += "\n    " + line;

@@ -25,7 +25,7 @@ const RankReport* root_cause(const AttemptFailure& failure);
 /// Returns the exit code of a run that ends with this failure: 128 + signal, an exit code, or 1.
 int exit_code(const AttemptFailure& failure);
 
-/// Describes a failure: the rank, how and when it ended, its last lines, and ranks behind in collectives.
+/// Describes a failure: the rank, how and when it ended, ranks behind in collectives, and its last lines.
 std::string describe(const AttemptFailure& failure);
 
 /// Describes a failure as JSON, for programs.

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <optional>
 #include <poll.h>
@@ -18,12 +19,14 @@
 #include "core/clock.h"
 #include "core/environment.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/host.h"
 #include "core/process.h"
 #include "core/text.h"
 #include "elastic/launch_options.h"
 #include "elastic/messages.h"
 #include "keeper/rank_stream.h"
+#include "keeper/stacks.h"
 #include "net/channel.h"
 #include "program/private_folder.h"
 #include "program/signals.h"
@@ -38,6 +41,8 @@ constexpr double report_seconds = 0.5;
 constexpr double patience_seconds = 2.0;
 /// Seconds for which a rank without a deadline may be stopped, by SIGSTOP or from a terminal.
 constexpr double stop_seconds = 30.0;
+/// Seconds that debuggers have to print the stacks of a rank.
+constexpr double stacks_seconds = 10.0;
 /// Last lines of stderr that a report repeats.
 constexpr size_t told_lines = 20;
 
@@ -182,7 +187,10 @@ class Keeper {
     if (report_.has_ended) return;
     pass_streams_on();
     if (must_stop_) must_stop_ = !signal_catchers(child_->id(), SIGUSR1);
-    if (!is_getting_on()) return end_rank();
+    if (!is_getting_on()) {
+      write_stacks();
+      return end_rank();
+    }
     report_news();
     if (const auto ending = child_->ending()) {
       report_.ending = *ending;
@@ -208,7 +216,9 @@ class Keeper {
       if (*message != end_message) continue;
       is_over_ = true;
       hold_streams(false);
-      if (!report_.has_ended) end_rank();
+      if (report_.has_ended) continue;
+      if (is_silent()) write_stacks();
+      end_rank();
     }
   }
 
@@ -225,9 +235,24 @@ class Keeper {
     for (RankStream& stream : streams_) stream.pass_on();
   }
 
+  /// Appends the stacks of the rank's threads to its log, else to its stderr. The first report keeps the
+  /// supervisor from ending this keeper meanwhile.
+  void write_stacks() {
+    const std::string path = folder_->page->log_file;
+    const OpenedFile log = open_own_file(path, O_WRONLY | O_APPEND);
+    report_.stacks = log.file ? path : "its stderr";
+    report_.was_stopped = process_state(child_->id()) == 'T';
+    channel_.send(to_json(report_));
+    for (RankStream& stream : streams_) stream.take_rest();
+    const std::string text = concat("lockrun: stacks of rank ", report_.rank, ", which made no progress for ",
+                                    static_cast<int>(seconds_since(last_sign_)), " s\n",
+                                    stacks_of_group(child_->id(), stacks_seconds));
+    if (!log.file || ::write(log.file.get(), text.data(), text.size()) < 0) streams_.at(1).add(text);
+  }
+
   /// Kills the rank and reports its end.
   void end_rank() {
-    report_.was_stopped = process_state(child_->id()) == 'T';
+    report_.was_stopped |= process_state(child_->id()) == 'T';
     report_.was_ended = !child_->ending();
     child_->signal_group(SIGKILL);
     report_.ending = child_->wait(5.0).value_or(Ending{.signal = SIGKILL});
@@ -255,6 +280,12 @@ class Keeper {
     report_.snapshot_step = page.snapshot_step;
     report_.snapshot_seconds = page.snapshot_seconds;
     report_.phase = page.phase;
+  }
+
+  /// Returns whether the rank may be the one that others have waited for, when their deadlines have passed.
+  bool is_silent() const {
+    const double deadline = folder_->page->deadline_seconds;
+    return deadline > 0 && seconds_since(last_sign_) > deadline / 2;
   }
 
   bool is_getting_on() {

@@ -117,15 +117,16 @@ void RankStream::take(size_t most_bytes) {
     if (count < 0 && errno == EAGAIN) return;
     // A pseudo-terminal without writers reports EIO, a pipe its end.
     if (count <= 0) return rank_.reset();
-    add({part.data(), static_cast<size_t>(count)});
-    most_bytes -= static_cast<size_t>(count);
+    const std::string_view bytes(part.data(), static_cast<size_t>(count));
+    add(bytes);
+    last_bytes_ += bytes;
+    if (last_bytes_.size() > last_bytes_kept) last_bytes_.erase(0, last_bytes_.size() - last_bytes_kept);
+    most_bytes -= bytes.size();
   }
 }
 
 void RankStream::add(std::string_view bytes) {
   write_file(bytes);
-  last_bytes_ += bytes;
-  if (last_bytes_.size() > last_bytes_kept) last_bytes_.erase(0, last_bytes_.size() - last_bytes_kept);
   if (route_.console < 0) return;
   if (route_.tag.empty()) {
     pending_ += bytes;

@@ -40,6 +40,9 @@ class RankStream {
   /// Takes the last bytes of a rank that has ended. pass_on() passes them on.
   void take_rest();
 
+  /// Adds bytes that the rank has not written. They are not among last_bytes().
+  void add(std::string_view bytes);
+
   /// Keeps bytes back, as if the console accepted none, or ends that.
   void hold(bool is_held) { is_held_ = is_held; }
   /// Lets more bytes wait for the console, because a rank that is to stop must not wait for a reader.
@@ -50,7 +53,7 @@ class RankStream {
   bool has_pending() const { return !pending_.empty(); }
   /// Returns why the file or the console lacks bytes; empty: they have all, or the console's reader has left.
   const std::string& problem() const { return problem_; }
-  /// The last bytes of the stream.
+  /// The last bytes that the rank has written.
   const std::string& last_bytes() const { return last_bytes_; }
 
  private:
@@ -58,7 +61,6 @@ class RankStream {
   void open_pipe();
   void open_file();
   void take(size_t most_bytes);
-  void add(std::string_view bytes);
   void add_lines(std::string_view bytes);
   void end_line();
   void write_file(std::string_view bytes);

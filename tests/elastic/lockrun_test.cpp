@@ -87,11 +87,15 @@ TEST_F(Lockrun, EveryOtherEndIsAFailureToo) {
 
 TEST_F(Lockrun, AStoppedRankIsTheCauseAndNotThoseThatWaitForIt) {
   ::setenv("ELASTIC_TIMEOUT", "3", 1);
+  ::setenv("ELASTIC_LOG", "yes", 1);
   LockrunJob job("--nproc 3", 8, "0:1:6:stop");
-  ::unsetenv("ELASTIC_TIMEOUT");
+  for (const char* variable : {"ELASTIC_TIMEOUT", "ELASTIC_LOG"}) ::unsetenv(variable);
   EXPECT_EQ(job.exit_code(), 0) << job.errors();
   EXPECT_EQ(job.starts(), "0 3 0\n1 3 5\n");
-  expect_in_order(job.errors(), {"lockrun: rank 1 (host ", "was stopped (SIGSTOP)", "rank 1 never entered"});
+  expect_in_order(job.errors(), {"lockrun: rank 1 (host ", "was stopped (SIGSTOP)", "rank 1 never entered",
+                                 ("stacks of its threads are in " + job.file("rank1.log")).c_str()});
+  expect_in_order(read_text(job.file("rank1.log")),
+                  {"started\n", "lockrun: stacks of rank 1, which made no progress for ", "elastic_rank"});
 }
 
 TEST_F(Lockrun, ARankThatHangsAloneIsNoticedByItsHeartbeat) {
@@ -99,7 +103,9 @@ TEST_F(Lockrun, ARankThatHangsAloneIsNoticedByItsHeartbeat) {
   LockrunJob job("--nproc 1", 8, "0:0:6:hang");
   ::unsetenv("ELASTIC_TIMEOUT");
   EXPECT_EQ(job.exit_code(), 0) << job.errors();
-  expect_in_order(job.errors(), {"rank 0 (host ", "was stuck: no heartbeat for ", " s at step 6"});
+  expect_in_order(job.errors(),
+                  {"lockrun: stacks of rank 0, ", "rank 0 (host ", "was stuck: no heartbeat for ",
+                   " s at step 6", "stacks of its threads are in its stderr"});
 }
 
 TEST_F(Lockrun, BadInputIsNotTriedAgain) {

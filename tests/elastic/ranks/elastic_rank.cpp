@@ -2,8 +2,9 @@
 // elastic_rank <directory> <steps> [attempt:rank:step:fault ...]: a rank that counts instead of training. It
 // stores its count in <directory>/snapshot every fifth step and when it is asked to stop. It resumes from
 // there. The snapshot of a stop takes ELASTIC_SNAPSHOT_SECONDS. It reports that the run has ELASTIC_REPLICAS
-// replicas. It has the given faults: kill, segv, stop (by SIGSTOP), hang, throw, usage, left (exit code 75),
-// or flood, which prints until <directory>/enough exists and counts its MB in <directory>/printed.
+// replicas. With ELASTIC_LOG it has a log, <directory>/rank<N>.log. It has the given faults: kill, segv, stop
+// (by SIGSTOP), hang, throw, usage, left (exit code 75), or flood, which prints until <directory>/enough
+// exists and counts its MB in <directory>/printed.
 
 #include <algorithm>
 #include <atomic>
@@ -52,6 +53,11 @@ class CountingRank {
     if (const char* records = std::getenv("LOCKSTEP_RECORDS")) ranks_.record_flights_in(records);
     if (const char* seconds = std::getenv("ELASTIC_SNAPSHOT_SECONDS")) snapshot_seconds_ = std::atof(seconds);
     if (const char* replicas = std::getenv("ELASTIC_REPLICAS")) heartbeat().replicas = std::atoi(replicas);
+    if (std::getenv("ELASTIC_LOG") != nullptr) {
+      const std::string log = concat(folder_, "/rank", world_.rank(), ".log");
+      std::ofstream(log, std::ios::app) << "started\n";
+      report_log_file(log);
+    }
     const char* timeout = std::getenv("ELASTIC_TIMEOUT");
     ranks_.set_timeout(timeout ? std::atof(timeout) : 60.0);
     if (world_.is_first()) std::ifstream(snapshot_) >> step_;

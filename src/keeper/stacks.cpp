@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "keeper/stacks.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <unistd.h>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/process.h"
+#include "core/text.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<pid_t> processes_of(pid_t group) {
+  std::vector<pid_t> all;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    const pid_t process = std::atoi(entry.path().filename().c_str());
+    if (process > 0 && ::getpgid(process) == group) all.push_back(process);
+  }
+  return all;
+}
+
+/// Returns the contents of a file of /proc as one line.
+std::string line_of(const std::string& path) {
+  std::string text = read_file(path).value_or("");
+  std::ranges::replace(text, '\0', ' ');
+  return trimmed(text);
+}
+
+/// Returns what a debugger prints about a process, or nothing if it prints no stack before the deadline.
+std::string stacks_by_debugger(pid_t process, Clock::time_point deadline) {
+  const std::string number = std::to_string(process);
+  const std::vector<std::vector<std::string>> debuggers = {
+      {"eu-stack", "-m", "-p", number}, {"gdb", "-batch", "-nx", "-p", number, "-ex", "thread apply all bt"}};
+  for (const std::vector<std::string>& command : debuggers) {
+    const double seconds = -seconds_since(deadline);
+    if (seconds <= 0 || find_program(command[0]).empty()) continue;
+    // Without servers of debug information. A debugger would wait for them.
+    const CommandResult result = run_within(seconds, command, {{"DEBUGINFOD_URLS", ""}});
+    if (result.output.find("\n#0 ") != std::string::npos) return result.output;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string stacks_of_group(pid_t group, double seconds) {
+  const Clock::time_point deadline = after(seconds);
+  std::string text;
+  for (const pid_t process : processes_of(group)) {
+    text += concat("process ", process, ": ", line_of(concat("/proc/", process, "/cmdline")), "\n");
+    const std::string stacks = stacks_by_debugger(process, deadline);
+    text += stacks.empty() ? threads_of(process) : stacks;
+  }
+  return text;
+}
+
+std::string threads_of(pid_t process) {
+  std::string text;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(concat("/proc/", process, "/task"), ignored)) {
+    const auto about = [&](const char* name) { return line_of(entry.path() / name); };
+    const std::string status = about("stat");
+    const std::string state = status.substr(std::min(status.rfind(')') + 2, status.size()), 1);
+    text += concat("thread ", entry.path().filename().string(), " (", about("comm"), "): state ", state,
+                   ", waits in ", about("wchan"), ", system call ", about("syscall"), "\n");
+  }
+  return text;
+}
+
+}  // namespace lockstep
