@@ -2,11 +2,10 @@
 #include "comm/memory_limit.h"
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <sys/resource.h>
 
+#include "comm/control_groups.h"
 #include "core/error.h"
 #include "core/gpu.h"
 #include "core/memory.h"
@@ -14,33 +13,6 @@
 
 namespace lockstep {
 namespace {
-
-/// Returns the number after a word in a file such as /proc/meminfo, or at the beginning of a file. Infinite
-/// if there is none.
-double number_in(const std::string& path, const std::string& word = "") {
-  std::ifstream file(path);
-  std::string text;
-  double number = 0;
-  while (!word.empty() && file >> text && text != word) continue;
-  return file >> number ? number : std::numeric_limits<double>::infinity();
-}
-
-/// Returns the lowest limit of the control groups that this process is in.
-double control_group_limit() {
-  double least = std::numeric_limits<double>::infinity();
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    const bool is_second = line.starts_with("0::");
-    if (!is_second && line.find(":memory:") == std::string::npos) continue;
-    const std::filesystem::path root = is_second ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-    const char* name = is_second ? "memory.max" : "memory.limit_in_bytes";
-    std::filesystem::path folder = line.substr(line.rfind(':') + 1);
-    for (; folder.has_relative_path(); folder = folder.parent_path())
-      least = std::min(least, number_in(root / folder.relative_path() / name));
-    least = std::min(least, number_in(root / name));
-  }
-  return least;
-}
 
 double address_space_limit() {
   rlimit limit{};
@@ -51,7 +23,7 @@ double address_space_limit() {
 }  // namespace
 
 ProcessMemory process_memory() {
-  const auto bytes = [](const char* word) { return 1024 * number_in("/proc/self/status", word); };
+  const auto bytes = [](const char* word) { return 1024 * number_in_file("/proc/self/status", word); };
   return {.resident = bytes("VmRSS:"), .most_resident = bytes("VmHWM:"), .mapped = bytes("VmSize:")};
 }
 
@@ -69,14 +41,14 @@ std::vector<MemoryLimit> memory_limits(const World& world) {
   const int gpu = gpu_of(current_stream());
   // Pages that are not used for a while may move to swap, which a control group's limit does not count. Pages
   // that a GPU copies from may not.
-  const double swap = gpu >= 0 ? 0 : 1024 * number_in("/proc/meminfo", "SwapTotal:");
-  const double machine = 1024 * number_in("/proc/meminfo", "MemTotal:") + swap;
+  const double swap = gpu >= 0 ? 0 : 1024 * number_in_file("/proc/meminfo", "SwapTotal:");
+  const double machine = 1024 * number_in_file("/proc/meminfo", "MemTotal:") + swap;
   std::vector<MemoryLimit> limits = {
       {machine,
        concat("this machine has ", bytes_text(machine), " for ", counted(world.local_size(), "rank")),
        Bounds::host}};
   // Not divided by ranks, because each rank may have a control group of its own.
-  if (const double group = control_group_limit() + swap; group < machine)
+  if (const double group = ControlGroups().memory_limit() + swap; group < machine)
     limits.push_back({group, concat("its control group has ", bytes_text(group)),
                       gpu >= 0 ? Bounds::on_host : Bounds::resident});
   if (gpu >= 0) {

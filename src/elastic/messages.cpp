@@ -66,6 +66,7 @@ static constexpr auto json_members(const RankReport* /*any*/) {
                     JsonMember{"is_lost", &Report::is_lost},
                     JsonMember{"stuck_seconds", &Report::stuck_seconds},
                     JsonMember{"was_stopped", &Report::was_stopped},
+                    JsonMember{"lack_of_memory", &Report::lack_of_memory},
                     JsonMember{"failure", &Report::failure},
                     JsonMember{"last_lines", &Report::last_lines},
                     JsonMember{"stacks", &Report::stacks},

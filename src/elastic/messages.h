@@ -81,6 +81,7 @@ struct RankReport {
   bool is_lost = false;                      ///< its keeper is gone, so its end is unknown
   double stuck_seconds = 0.0;                ///< not 0: killed after this time without a heartbeat
   bool was_stopped = false;                  ///< SIGSTOP had stopped it when it was killed
+  std::string lack_of_memory = {};           ///< why the kernel killed it; empty: not for lack of memory
   std::string failure = {};                  ///< the message of its failure; empty if there was none
   std::vector<std::string> last_lines = {};  ///< the last lines of its stderr
   std::string stacks = {};                   ///< the file with its stacks, before it was ended; empty: none

@@ -44,10 +44,12 @@ std::string how(const RankReport& report) {
     return concat("was stuck: no heartbeat for ", static_cast<int>(report.stuck_seconds), " s");
   if (report.is_lost) return "was lost: its keeper is gone";
   if (report.was_ended) return "made no progress, and the others waited for it";
-  if (report.ending.signal != 0) return "was ended by " + describe(report.ending);
+  const std::string why =
+      report.lack_of_memory.empty() ? "" : concat(" for lack of memory (", report.lack_of_memory, ")");
+  if (report.ending.signal != 0) return "was ended by " + describe(report.ending) + why;
   if (report.ending.code() == exit_stopped)
     return "stopped after a snapshot (exit code 75), which lockrun had not asked for";
-  return "left with " + describe(report.ending);
+  return "left with " + describe(report.ending) + why;
 }
 
 std::string where(const RankReport& report) {

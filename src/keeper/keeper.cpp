@@ -25,6 +25,7 @@
 #include "core/text.h"
 #include "elastic/launch_options.h"
 #include "elastic/messages.h"
+#include "keeper/memory_kills.h"
 #include "keeper/rank_stream.h"
 #include "keeper/stacks.h"
 #include "net/channel.h"
@@ -159,6 +160,7 @@ class Keeper {
       report_.ending.exit_code = exit_usage;
       return finish();
     }
+    memory_kills_.emplace(ControlGroups(concat("/proc/", child_->id())));
     report_.process = child_->id();
     channel_.send(to_json(report_));
   }
@@ -266,6 +268,9 @@ class Keeper {
     }
     read_page();
     if (report_.failure.empty()) report_.failure = folder_->page->failure;
+    // A shell around the killed process leaves with the same code.
+    const bool was_killed = child_ && !report_.was_ended && report_.ending.code() == 128 + SIGKILL;
+    if (was_killed) report_.lack_of_memory = memory_kills_->reason();
     if (child_) report_.last_lines = last_shown_lines(streams_.at(1).last_bytes(), told_lines);
     if (const auto last = last_collective(folder_->path, report_.rank))
       report_.last_collective = last->record;
@@ -327,6 +332,7 @@ class Keeper {
   RankReport report_;
   std::optional<RankFolder> folder_;
   std::optional<Process> child_;
+  std::optional<MemoryKills> memory_kills_;
   std::vector<RankStream> streams_;  ///< stdout and stderr, once the plan is known
   bool must_stop_ = false;           ///< the rank is to stop and has not been signalled yet
   bool is_over_ = false;

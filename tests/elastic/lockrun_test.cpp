@@ -7,6 +7,7 @@
 #include "comm/open_mpi.h"
 #include "core/error.h"
 #include "tests/elastic/lockrun_job.h"
+#include "tests/support/limited_group.h"
 
 namespace lockstep {
 namespace {
@@ -73,6 +74,19 @@ TEST_F(Lockrun, AKilledRankIsNamedAndTheRunGoesOnFromTheSnapshot) {
   EXPECT_EQ(json["root_cause"]["signal"], SIGKILL);
   EXPECT_EQ(json["exit_code"], 137);
   EXPECT_TRUE(job.leaves_nothing());
+}
+
+TEST_F(Lockrun, ARankThatTheKernelKillsForLackOfMemoryIsReportedAsSuch) {
+  const LimitedGroup group("256M");
+  if (!group.exists()) GTEST_SKIP() << "no control group can be made here";
+  const CommandResult result =
+      run_within(60.0, {"bash", "-c",
+                        concat("echo $$ >", group.path(), "/cgroup.procs && exec ", program("lockrun"),
+                               " --nproc 1 --max-restarts 0 -- tail /dev/zero")});
+  EXPECT_EQ(result.ending.code(), 137);
+  expect_in_order(result.output, {"rank 0 (host ",
+                                  "was ended by SIGKILL (killed) for lack of memory (the limit "
+                                  "of its control group is 256 MiB)"});
 }
 
 TEST_F(Lockrun, EveryOtherEndIsAFailureToo) {

@@ -35,6 +35,18 @@ TEST(RootCause, TheFirstThatEndedByItselfIsIt) {
   EXPECT_NE(describe(failure).find("rank 2 (host host-a, pid 102) was ended by SIGSEGV"), std::string::npos);
 }
 
+TEST(RootCause, AKillByTheKernelHasItsReason) {
+  AttemptFailure failure{.reports = {ended(2, {.signal = SIGKILL})}};
+  failure.reports[0].lack_of_memory = "the limit of its control group is 4 GiB";
+  failure.reports[0].step = 7;
+  EXPECT_EQ(
+      describe(failure),
+      "rank 2 (host host-a, pid 102) was ended by SIGKILL (killed) for lack of memory (the limit of its "
+      "control group is 4 GiB) at step 7");
+  failure.reports[0].ending = {.exit_code = 137};
+  EXPECT_NE(describe(failure).find("left with exit code 137 for lack of memory"), std::string::npos);
+}
+
 TEST(RootCause, WhoWaitedForOthersIsNotIt) {
   const AttemptFailure failure{
       .reports = {ended(0, {.exit_code = 1}, waited), ended(1, {.signal = SIGKILL})}};
@@ -112,10 +124,14 @@ TEST(RootCause, ReportsTravelWhole) {
   report.last_lines = {"one", "two"};
   report.snapshot_seconds = 2.5;
   report.snapshot_step = 40;
+  report.lack_of_memory = "memory";
+  report.stacks = "stacks";
+  report.lost_output = "output";
   const RankReport copy = report_from_json(to_json(report));
   EXPECT_EQ(copy.last_lines, report.last_lines);
   EXPECT_EQ(copy.snapshot_seconds, 2.5);
   EXPECT_EQ(copy.snapshot_step, 40);
+  EXPECT_EQ(copy.lack_of_memory + copy.stacks + copy.lost_output, "memorystacksoutput");
   EXPECT_EQ(copy.last_collective->sequence, 17U);
   EXPECT_STREQ(copy.last_collective->operation, "exchange");
   EXPECT_FALSE(report_from_json(to_json(ended(0, {}))).last_collective);

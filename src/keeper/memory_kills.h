@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "comm/control_groups.h"
+
+namespace lockstep {
+
+/// Kills by the kernel for lack of memory, since the construction.
+class MemoryKills {
+ public:
+  /// `machine` has the kernel's files about the whole machine. A test has another folder.
+  explicit MemoryKills(ControlGroups groups, std::string machine = "/proc");
+
+  /// Returns why the kernel has killed a process in the groups: "the limit of its control group is 4.0 GiB".
+  /// If it does not count for groups, the kills on the whole machine count. Empty: it has killed none.
+  std::string reason() const;
+
+ private:
+  int64_t count() const;
+
+  ControlGroups groups_;
+  std::string machine_;
+  int64_t before_;
+};
+
+}  // namespace lockstep
