@@ -58,7 +58,8 @@ void report_failure(const std::string& message) {
 void report_log_file(const std::string& path) {
   const std::string absolute = std::filesystem::absolute(path);
   HeartbeatPage& page = heartbeat();
-  if (absolute.size() < sizeof(page.log_file)) std::strncpy(page.log_file, absolute.c_str(), sizeof(page.log_file) - 1);
+  if (absolute.size() < sizeof(page.log_file))
+    std::strncpy(page.log_file, absolute.c_str(), sizeof(page.log_file) - 1);
 }
 
 }  // namespace lockstep
