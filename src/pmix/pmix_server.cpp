@@ -271,10 +271,8 @@ void PmixServer::read(int rank, PmixAnswer answer) const {
   };
   auto waiting = std::make_unique<PmixAnswer>(std::move(answer));
   const pmix_status_t started = PMIx_server_dmodex_request(&process, finish, waiting.get());
-  if (started == PMIX_SUCCESS)
-    waiting.release();
-  else
-    (*waiting)(started, "");
+  if (started != PMIX_SUCCESS) return (*waiting)(started, "");
+  static_cast<void>(waiting.release());  // finish() deletes it
 }
 
 }  // namespace lockstep

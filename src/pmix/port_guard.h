@@ -8,8 +8,8 @@ namespace lockstep {
 /// Accepts a connection as accept4() does, but only from a process of this process's own user on this host
 /// that sends something within four seconds. Otherwise closes it and returns -1 with errno ECONNABORTED.
 ///
-/// The PMIx library listens on a port of the loopback address. It reads what a connection sends on its only
-/// thread, and believes what the other side says about its user: a few packets of any user of this host could
+/// The PMIx library listens on a port of the loopback address. Its only thread reads what a connection sends,
+/// and it believes what the other side says about its user. So a few packets of any user of this host could
 /// stop or end it. The program lockrun_host defines accept() by this function, and the library calls that.
 int accept_from_own_user(int listener, sockaddr* address, socklen_t* size, int flags);
 
