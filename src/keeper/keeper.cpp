@@ -171,16 +171,15 @@ class Keeper {
         concat(logs.folder, "/attempt_", environment["TORCHELASTIC_RESTART_COUNT"], "/", report_.rank);
     const auto route = [&](int stream, int console, const char* file) {
       const StreamTargets targets = logs.targets(stream, local_rank);
+      // No line can be redrawn in a file, behind a tag, or where the other stream is elsewhere.
+      if (targets.file || !targets.console) environment["TERM"] = "dumb";
       return RankStream::Route{.console = targets.console ? console : -1,
                                .tag = targets.is_tagged ? concat("[rank ", report_.rank, "]: ") : "",
                                .file = targets.file ? folder + file : "",
                                .is_terminal = stream == stdout_stream && targets.console};
     };
-    const RankStream::Route errors = route(stderr_stream, STDERR_FILENO, "/stderr.log");
     streams_.emplace_back(route(stdout_stream, STDOUT_FILENO, "/stdout.log"));
-    streams_.emplace_back(errors);
-    // Nothing can redraw a line in a file or behind a tag.
-    if (errors.console < 0 || !errors.file.empty()) environment["TERM"] = "dumb";
+    streams_.emplace_back(route(stderr_stream, STDERR_FILENO, "/stderr.log"));
   }
 
   void attend() {
