@@ -41,6 +41,15 @@ Descriptor opened_again(int descriptor) {
       ::open(concat("/proc/self/fd/", descriptor).c_str(), O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
 }
 
+/// Returns the begin of a text that one write() takes as a whole, up to the end of a line if possible: lines
+/// of several ranks must not mix in one pipe. poll() promises this room in a pipe.
+std::string_view whole_lines(std::string_view text) {
+  if (text.size() <= PIPE_BUF) return text;
+  text = text.substr(0, PIPE_BUF);
+  const size_t end = text.rfind('\n');
+  return end == std::string_view::npos ? text : text.substr(0, end + 1);
+}
+
 }  // namespace
 
 RankStream::RankStream(const Route& route)
@@ -165,9 +174,8 @@ void RankStream::write_pending() {
   while (written < std::min(pending_.size(), most_at_once)) {
     pollfd entry{route_.console, POLLOUT, 0};
     if (::poll(&entry, 1, 0) <= 0) break;
-    // If the console could not be opened again, poll() still promises room for PIPE_BUF bytes of a pipe.
-    const ssize_t some = ::write(route_.console, pending_.data() + written,
-                                 std::min<size_t>(pending_.size() - written, PIPE_BUF));
+    const std::string_view part = whole_lines(std::string_view(pending_).substr(written));
+    const ssize_t some = ::write(route_.console, part.data(), part.size());
     if (some < 0 && errno == EINTR) continue;
     if (some < 0 && errno == EAGAIN) break;
     if (some < 0) {

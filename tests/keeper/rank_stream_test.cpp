@@ -4,6 +4,8 @@
 #include <csignal>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <list>
+#include <sstream>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -90,6 +92,38 @@ TEST(RankStream, LinesHaveATagOnTheConsoleAndNoneInTheFile) {
     EXPECT_EQ(rank.stream->problem(), "");
   }
   EXPECT_EQ(read_text(file), "one\n\npart twoone\n\npart two") << "a second run appends to the file";
+}
+
+TEST(RankStream, LinesOfRanksWithOneConsoleDoNotMix) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const Descriptor reader(ends[0]);
+  Descriptor console(ends[1]);
+  std::list<RankStream> streams;
+  std::list<Process> ranks;
+  for (const char* tag : {"a", "b"}) {
+    streams.emplace_back(RankStream::Route{.console = console.get(), .tag = tag});
+    ranks.emplace_back(
+        ProcessOptions{.command = {"seq", "10000", "19999"}, .output = streams.back().input()});
+    ranks.back().wait(60.0);
+    streams.back().take_rest();
+  }
+  std::string text;
+  while (std::ranges::any_of(streams, &RankStream::has_pending)) {
+    for (RankStream& stream : streams) stream.pass_on();
+    streams.reverse();
+    // Not a multiple of a line, so that the pipe is full at any byte.
+    std::string part(9999, '\0');
+    part.resize(static_cast<size_t>(::read(reader.get(), part.data(), part.size())));
+    text += part;
+  }
+  streams.clear();
+  console.reset();
+  for (char byte = 0; ::read(reader.get(), &byte, 1) == 1;) text += byte;
+  std::istringstream lines(text);
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) ASSERT_EQ(line.size(), 6U) << line;
+  EXPECT_EQ(count, 20000);
 }
 
 TEST(RankStream, AFileThatCannotBeWrittenCostsItsBytesOnly) {
