@@ -16,11 +16,10 @@ namespace lockstep {
 class RankStream {
  public:
   struct Route {
-    int console = -1;       ///< a descriptor; -1: none
-    std::string tag = {};   ///< begins each line on the console; empty: bytes pass unchanged
-    std::string file = {};  ///< the path of a file that gets the bytes, too; empty: none
-    bool is_terminal =
-        false;  ///< the rank writes to a pseudo-terminal, so that programs write each line at once
+    int console = -1;          ///< a descriptor; -1: none
+    std::string tag = {};      ///< begins each line on the console; empty: bytes pass unchanged
+    std::string file = {};     ///< the path of a file that gets the bytes, too; empty: none
+    bool is_terminal = false;  ///< the rank writes to a terminal, so that programs write each line at once
   };
 
   /// Makes the file's folder and appends to the file. Throws UserError if the path cannot be such a file, and
