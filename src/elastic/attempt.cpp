@@ -333,9 +333,10 @@ void Attempt::end(const RankOutput& output) {
     return seconds_since(begin) < leave_seconds ||
            (may_be_long && seconds_since(keeper.heard) < keeper_silence_seconds);
   };
-  while (std::ranges::any_of(keepers_, may_stay) && !(is_good && request_.has_signal())) {
-    attend();
+  while (std::ranges::any_of(keepers_, may_stay)) {
     wait(0.05);
+    if (is_good && request_.has_signal()) break;
+    attend();
   }
   if (hosts_) hosts_->end();
   // Without its keepers the launcher cleans up and ends. Ranks that have not started must not start now.
