@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t name_space_bytes = 12;
 /// Seconds without a message, after which a host counts as lost. It sends heartbeats.
-constexpr double silence_seconds = 30.0;
+constexpr double silence_seconds = 15.0;
 
 }  // namespace
 

@@ -146,6 +146,18 @@ TEST_F(Nodes, TheLossOfOneIsSurvived) {
   EXPECT_FALSE(hosts.runs(0, "train_mlp"));
 }
 
+TEST_F(Nodes, AStoppedHostOfAnotherNodeEndsTheAttempt) {
+  NamespaceHosts hosts(2, "4", {directory_.path()});
+  auto second = hosts.start(1, lockrun("2", 1, endpoint) + training(20000));
+  auto first = hosts.start(0, lockrun("2", 0, endpoint, "--max-restarts 0") + training(20000));
+  ASSERT_TRUE(eventually([&] { return steps_done() > 20; })) << first.errors();
+  hosts.run(1, "sh -c 'kill -STOP $(pgrep -x lockrun_host)'");
+  EXPECT_EQ(first.wait(), 1) << first.errors();
+  EXPECT_TRUE(first.says("lockrun_host on host-b has sent nothing for 15 s", 0)) << first.errors();
+  EXPECT_EQ(second.wait(), 1) << second.errors();
+  for (const char* name : {"train_mlp", "lockrun_host"}) EXPECT_FALSE(hosts.runs(1, name)) << name;
+}
+
 TEST_F(Nodes, ACutCableIsSurvivedAndItsFarEndCleansUp) {
   NamespaceHosts hosts(2, "4", {directory_.path()});
   auto second = hosts.start(1, lockrun("1:2", 1, endpoint) + training(long_run));
