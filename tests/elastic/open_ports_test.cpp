@@ -85,6 +85,12 @@ class OpenPorts : public testing::Test {
   }
 };
 
+// Loading Open MPI 5 takes 100 ms, and a start loads lockrun three times.
+TEST(LockrunProgram, DoesNotLoadMpi) {
+  for (const char* name : {"lockrun", "lockrun_host"})
+    EXPECT_EQ(run_command("ldd " + program(name)).out.find("libmpi"), std::string::npos) << name;
+}
+
 TEST_F(OpenPorts, AreOnTheLoopbackAddressAlone) {
   LockrunJob job("--nproc 2", 100000);
   ASSERT_TRUE(job.reaches_step(5)) << job.errors();
