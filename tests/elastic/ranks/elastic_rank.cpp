@@ -86,8 +86,10 @@ class CountingRank {
 
  private:
   void flood() const {
+    std::string lines;
+    while (lines.size() < 1000000) lines += std::string(99, '.') + "\n";
     for (int printed = 1; !std::filesystem::exists(folder_ + "/enough"); ++printed) {
-      std::cout << std::string(1000000, '.') << std::flush;
+      std::cout << lines << std::flush;
       report_progress("printing");
       std::ofstream(folder_ + "/printed") << printed;
     }
