@@ -82,7 +82,7 @@ std::istringstream status_of(pid_t process) {
 [[noreturn]] void become(const Image& image) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // Where only ancestors may trace a process, debuggers that the parent starts may trace this one, too.
+  // A kernel may let only ancestors trace a process. This allows debuggers that the parent starts, too.
   ::prctl(PR_SET_PTRACER, image.parent);
   // The parent may have ended before prctl() was called.
   if (::getppid() != image.parent) ::_exit(1);

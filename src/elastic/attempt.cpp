@@ -121,9 +121,11 @@ void Attempt::hear_nodes() {
     if (event->kind == NodeEvent::Kind::stop_requested) request_.ask(event->node);
     if (event->kind == NodeEvent::Kind::joined)
       log_info(concat("lockrun: ", event->node, " waits; it takes part in the next start"));
-    // The loss of its keepers may have been noticed first, but the lost node is the cause.
-    if (event->kind == NodeEvent::Kind::lost) other_cause_.clear();
-    if (event->kind == NodeEvent::Kind::lost) fail(concat(event->node, " was lost: ", event->reason));
+    if (event->kind == NodeEvent::Kind::lost) {
+      // The loss of its keepers may have been noticed first, but the lost node is the cause.
+      other_cause_.clear();
+      fail(concat(event->node, " was lost: ", event->reason));
+    }
     if (event->kind == NodeEvent::Kind::host_ended) fail(concat(event->node, ": ", event->reason));
   }
 }

@@ -13,9 +13,6 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* without_pmix =
-    "this lockrun was built without libpmix: install libpmix-dev and build again";
-
 bool in_slurm_allocation() { return std::getenv("SLURM_JOB_ID") != nullptr && !find_program("srun").empty(); }
 
 /// Throws UserError unless the mpirun in PATH is Open MPI's, and Open MPI 4's if it has to reach other hosts.
@@ -81,7 +78,10 @@ std::string host_program() {
   return find_program(own.parent_path() / "lockrun_host");
 }
 
-void require_host_program() { require(!host_program().empty(), without_pmix); }
+void require_host_program() {
+  require(!host_program().empty(),
+          "this lockrun was built without libpmix: install libpmix-dev and build again");
+}
 
 std::vector<std::string> launch_command(Launcher launcher, const JobLayout& layout,
                                         const std::string& lockrun, const std::string& endpoint) {

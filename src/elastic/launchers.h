@@ -15,8 +15,8 @@ namespace lockstep {
 /// for a single rank.
 enum class Launcher { pmix, mpirun, srun, none };
 
-/// Returns the launcher that --via names. By default that is srun in a Slurm allocation unless hosts are
-/// named, then pmix where this build has it and no other host has to be reached, then mpirun. Throws
+/// Returns the launcher that --via names. `auto` means srun in a Slurm allocation, unless hosts are named.
+/// Else it means pmix if this build has it and no other host has to be reached, and mpirun otherwise. Throws
 /// UserError if the launcher cannot be used.
 Launcher choose_launcher(const LaunchOptions& options, const JobLayout& layout);
 /// Returns the launcher's program for messages: "lockrun_host", "mpirun", "srun", "the keeper".

@@ -16,6 +16,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "program/pipe.h"
 
 namespace lockstep {
 namespace {
@@ -41,8 +42,8 @@ Descriptor opened_again(int descriptor) {
       ::open(concat("/proc/self/fd/", descriptor).c_str(), O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC));
 }
 
-/// Returns the begin of a text that one write() takes as a whole, up to the end of a line if possible: lines
-/// of several ranks must not mix in one pipe. poll() promises this room in a pipe.
+/// Returns the first bytes of a text that one write() takes as a whole. They end with a line if possible,
+/// because lines of several ranks must not mix in one pipe. poll() promises this room in a pipe.
 std::string_view whole_lines(std::string_view text) {
   if (text.size() <= PIPE_BUF) return text;
   text = text.substr(0, PIPE_BUF);
@@ -76,12 +77,9 @@ bool RankStream::open_terminal() {
 }
 
 void RankStream::open_pipe() {
-  int ends[2];
-  const bool is_made = ::pipe2(ends, O_CLOEXEC) == 0;
-  expect(is_made, "cannot make a pipe: ", std::strerror(errno));
-  rank_ = Descriptor(ends[0]);
-  input_ = Descriptor(ends[1]);
-  ::fcntl(rank_.get(), F_SETFL, O_NONBLOCK);
+  Pipe pipe;
+  rank_ = std::move(pipe.reading);
+  input_ = std::move(pipe.writing);
 }
 
 void RankStream::open_file() {

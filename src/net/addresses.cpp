@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <arpa/inet.h>
-#include <bit>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -13,10 +11,11 @@
 #include <memory>
 #include <net/if.h>
 #include <netdb.h>
-#include <sstream>
+#include <netinet/tcp.h>
 
 #include "core/error.h"
 #include "core/text.h"
+#include "net/tcp_sockets.h"
 
 namespace lockstep {
 namespace {
@@ -45,39 +44,12 @@ std::string number_text(const std::string& bytes) {
   return text;
 }
 
-std::string network_text(std::string number, const std::string& mask) {
-  int bits = 0;
-  for (size_t i = 0; i < mask.size(); ++i) {
-    number[i] &= mask[i];
-    bits += std::popcount(uint8_t(mask[i]));
-  }
-  return concat(number_text(number), "/", bits);
-}
-
 bool is_shared_number(const std::string& bytes) {
   const auto at = [&](size_t i) { return uint8_t(bytes[i]); };
   if (bytes.size() == 4) return at(0) != 0 && at(0) != 127 && !(at(0) == 169 && at(1) == 254);
   const bool link_local = at(0) == 0xfe && (at(1) & 0xc0) == 0x80;
   const bool small = bytes.find_first_not_of('\0') >= 15;  // :: and ::1
   return !link_local && !small;
-}
-
-/// Returns the inode of the socket that listens on the port, or "".
-std::string listening_inode(const std::string& table, int port) {
-  std::ifstream lines(table);
-  std::string line;
-  std::getline(lines, line);
-  while (std::getline(lines, line)) {
-    std::istringstream words(line);
-    std::string number, local, remote, state, queues, timer, retries, user, timeout, inode;
-    words >> number >> local >> remote >> state >> queues >> timer >> retries >> user >> timeout >> inode;
-    const size_t colon = local.rfind(':');
-    int local_port = -1;
-    if (colon != std::string::npos)
-      std::from_chars(local.data() + colon + 1, local.data() + local.size(), local_port, 16);
-    if (state == "0A" && local_port == port) return inode;
-  }
-  return "";
 }
 
 bool holds_socket(const fs::path& process, const std::string& inode) {
@@ -163,11 +135,10 @@ std::vector<InterfaceAddress> interface_addresses() {
   for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
     const int family = entry->ifa_addr != nullptr ? entry->ifa_addr->sa_family : AF_UNSPEC;
     const bool up = (entry->ifa_flags & IFF_UP) != 0;
-    if (!up || (family != AF_INET && family != AF_INET6) || entry->ifa_netmask == nullptr) continue;
+    if (!up || (family != AF_INET && family != AF_INET6)) continue;
     const std::string bytes = number_bytes(entry->ifa_addr);
     all.push_back({.interface = entry->ifa_name,
                    .address = number_text(bytes),
-                   .network = network_text(bytes, number_bytes(entry->ifa_netmask)),
                    .shared = is_shared_number(bytes) && (entry->ifa_flags & IFF_LOOPBACK) == 0});
   }
   return all;
@@ -194,17 +165,10 @@ std::string describe_shared_addresses() {
   return text.empty() ? "none" : text;
 }
 
-std::string network_of(const std::string& address) {
-  for (const InterfaceAddress& one : interface_addresses())
-    if (one.address == address) return one.network;
-  throw Error(concat(address, " is not an address of this host; it has ", describe_shared_addresses()));
-}
-
 std::string process_on_port(int port) {
-  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
-    const std::string inode = listening_inode(table, port);
-    if (!inode.empty() && inode != "0") return process_with_socket(inode);
-  }
+  for (const TcpSocket& socket : tcp_sockets())
+    if (socket.state == TCP_LISTEN && socket.local_port == port && socket.inode != "0")
+      return process_with_socket(socket.inode);
   return "";
 }
 

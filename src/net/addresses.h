@@ -38,7 +38,6 @@ std::vector<SocketAddress> resolve(const Endpoint& endpoint);
 struct InterfaceAddress {
   std::string interface;  ///< "eth0"
   std::string address;    ///< the numeric address
-  std::string network;    ///< "10.0.0.0/24"
   bool shared = false;    ///< other hosts can reach it: neither loopback nor link-local
 };
 
@@ -57,9 +56,6 @@ bool is_shared(const SocketAddress& address);
 
 /// Returns shared_addresses() as text for a message: "10.0.0.1 (eth0), fd00::1 (eth0)".
 std::string describe_shared_addresses();
-
-/// Returns the network of an address of this host: "10.0.0.0/24". Throws Error for another address.
-std::string network_of(const std::string& address);
 
 /// Returns the process that listens on a TCP port of this host: "train (pid 17)"; empty if it is not found.
 std::string process_on_port(int port);

@@ -3,16 +3,16 @@
 
 #include <array>
 #include <cstring>
-#include <fstream>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sstream>
 #include <string>
 
 #include "core/descriptor.h"
+#include "core/text.h"
+#include "net/tcp_sockets.h"
 
 namespace lockstep {
 namespace {
@@ -73,30 +73,6 @@ std::optional<uid_t> ask_kernel(const Ends& ends, bool& is_answered) {
   return message->idiag_uid;
 }
 
-/// Looks for the socket in the kernel's list of all connections.
-std::optional<uid_t> find_in_list(const Ends& ends) {
-  std::ifstream list("/proc/net/tcp");
-  std::string line;
-  std::getline(list, line);
-  while (std::getline(list, line)) {
-    for (char& letter : line)
-      if (letter == ':') letter = ' ';
-    std::istringstream words(line);
-    uint32_t from = 0, from_port = 0, to = 0, to_port = 0, state = 0;
-    std::string skipped;
-    uid_t user = 0;
-    uint64_t inode = 0;
-    words >> skipped >> std::hex >> from >> from_port >> to >> to_port >> state;
-    for (int i = 0; i < 5; ++i) words >> skipped;
-    words >> std::dec >> user >> skipped >> inode;
-    if (words && from == ends.peer.sin_addr.s_addr && from_port == ntohs(ends.peer.sin_port) &&
-        to == ends.own.sin_addr.s_addr && to_port == ntohs(ends.own.sin_port) && state == TCP_ESTABLISHED &&
-        inode != 0)
-      return user;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 std::optional<uid_t> peer_user(int connection) {
@@ -104,7 +80,19 @@ std::optional<uid_t> peer_user(int connection) {
   if (!ends) return std::nullopt;
   bool is_answered = false;
   const std::optional<uid_t> user = ask_kernel(*ends, is_answered);
-  return is_answered ? user : find_in_list(*ends);
+  return is_answered ? user : listed_peer_user(connection);
+}
+
+std::optional<uid_t> listed_peer_user(int connection) {
+  const std::optional<Ends> ends = ends_of(connection);
+  if (!ends) return std::nullopt;
+  const auto text = [](const sockaddr_in& end) { return upper_case(hexadecimal(end.sin_addr.s_addr, 8)); };
+  for (const TcpSocket& socket : tcp_sockets())
+    if (socket.state == TCP_ESTABLISHED && socket.inode != "0" && socket.local == text(ends->peer) &&
+        socket.local_port == ntohs(ends->peer.sin_port) && socket.remote == text(ends->own) &&
+        socket.remote_port == ntohs(ends->own.sin_port))
+      return socket.user;
+  return std::nullopt;
 }
 
 }  // namespace lockstep

@@ -11,4 +11,8 @@ namespace lockstep {
 /// there is no such process, or the kernel does not tell.
 std::optional<uid_t> peer_user(int connection);
 
+/// Returns the same from the list of all connections. peer_user() reads it if the kernel cannot answer about
+/// one connection.
+std::optional<uid_t> listed_peer_user(int connection);
+
 }  // namespace lockstep

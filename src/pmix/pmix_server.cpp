@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pmix/pmix_server.h"
 
-#include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <future>
@@ -93,6 +92,12 @@ pmix_proc_t process_of(const std::string& name_space, int rank) {
 
 std::string bytes_of(const char* data, size_t size) { return data != nullptr ? std::string(data, size) : ""; }
 
+std::string joined_numbers(const std::vector<int>& numbers) {
+  std::string text;
+  for (const int number : numbers) text += concat(text.empty() ? "" : ",", number);
+  return text;
+}
+
 PmixAnswer answer_of(pmix_modex_cbfunc_t call, void* context) {
   return [call, context](int status, const std::string& bytes) {
     // The library reads the copy on its own thread and then releases it.
@@ -121,16 +126,15 @@ pmix_status_t let_abort(const pmix_proc_t* /*process*/, void* /*client*/, int /*
 pmix_status_t pass_fence_on(const pmix_proc_t processes[], size_t count, const pmix_info_t /*infos*/[],
                             size_t /*info_count*/, char* data, size_t size, pmix_modex_cbfunc_t answer,
                             void* context) {
-  std::string participants;
+  std::vector<int> ranks;
+  bool are_all = false;
   for (size_t i = 0; i < count; ++i) {
-    const pmix_rank_t rank = processes[i].rank;
-    if (rank == PMIX_RANK_WILDCARD) participants.clear();
-    if (rank == PMIX_RANK_WILDCARD) break;
-    participants += concat(participants.empty() ? "" : ",", rank);
+    are_all |= processes[i].rank == PMIX_RANK_WILDCARD;
+    ranks.push_back(static_cast<int>(processes[i].rank));
   }
   std::string bytes = bytes_of(data, size);
   std::free(data);
-  active_requests.fence(std::move(participants), std::move(bytes), answer_of(answer, context));
+  active_requests.fence(are_all ? "" : joined_numbers(ranks), std::move(bytes), answer_of(answer, context));
   return PMIX_SUCCESS;
 }
 
@@ -146,12 +150,6 @@ void note_event(size_t /*handler*/, pmix_status_t /*status*/, const pmix_proc_t*
                 pmix_info_t /*infos*/[], size_t /*count*/, pmix_info_t* /*results*/, size_t /*result_count*/,
                 pmix_event_notification_cbfunc_fn_t answer, void* context) {
   if (answer != nullptr) answer(PMIX_EVENT_ACTION_COMPLETE, nullptr, 0, nullptr, nullptr, context);
-}
-
-std::string joined_numbers(const std::vector<int>& numbers) {
-  std::string text;
-  for (const int number : numbers) text += concat(text.empty() ? "" : ",", number);
-  return text;
 }
 
 /// Adds which host runs which ranks, in the library's compressed form.

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/error.h"
+#include "program/pipe.h"
 
 namespace lockstep {
 namespace {
@@ -28,12 +29,10 @@ constexpr int last_patience_ms = 1000;
 }  // namespace
 
 OutputRelay::OutputRelay(int to) : to_(to), end_(::eventfd(0, EFD_CLOEXEC)) {
-  int ends[2];
-  const bool is_made = end_ && ::pipe2(ends, O_CLOEXEC) == 0;
-  expect(is_made, "cannot make a pipe: ", std::strerror(errno));
-  output_ = Descriptor(ends[0]);
-  input_ = Descriptor(ends[1]);
-  ::fcntl(output_.get(), F_SETFL, O_NONBLOCK);
+  expect(bool(end_), "no eventfd");
+  Pipe pipe;
+  output_ = std::move(pipe.reading);
+  input_ = std::move(pipe.writing);
   thread_ = std::thread([this] { relay(); });
 }
 

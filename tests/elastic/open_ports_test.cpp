@@ -2,9 +2,9 @@
 // The ports that a run of one host opens, and what a stranger can do with them.
 
 #include <arpa/inet.h>
-#include <fstream>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pwd.h>
 #include <set>
 #include <sys/socket.h>
@@ -12,15 +12,15 @@
 #include <unistd.h>
 
 #include "core/descriptor.h"
+#include "net/tcp_sockets.h"
 #include "tests/elastic/lockrun_job.h"
 
 namespace lockstep {
 namespace {
 
-/// A listening TCP socket.
+/// A listening TCP socket and its process.
 struct Port {
-  std::string address;  ///< as the kernel prints it: "0100007F"
-  int number = 0;
+  TcpSocket socket;
   pid_t process = 0;
 };
 
@@ -35,20 +35,9 @@ std::vector<Port> open_ports(const std::vector<pid_t>& processes) {
     }
   }
   std::vector<Port> ports;
-  for (const char* list : {"/proc/net/tcp", "/proc/net/tcp6"}) {
-    std::ifstream file(list);
-    for (std::string line; std::getline(file, line);) {
-      std::istringstream words(line);
-      std::string number, own, other, state, skipped, inode;
-      words >> number >> own >> other >> state;
-      for (int i = 0; i < 5; ++i) words >> skipped;
-      words >> inode;
-      if (state == "0A" && owners.contains(inode))
-        ports.push_back({.address = own.substr(0, own.find(':')),
-                         .number = std::stoi(own.substr(own.find(':') + 1), nullptr, 16),
-                         .process = owners[inode]});
-    }
-  }
+  for (const TcpSocket& socket : tcp_sockets())
+    if (socket.state == TCP_LISTEN && owners.contains(socket.inode))
+      ports.push_back({socket, owners[socket.inode]});
   return ports;
 }
 
@@ -81,7 +70,7 @@ class OpenPorts : public testing::Test {
  protected:
   void SetUp() override {
     if (!std::filesystem::exists(program("lockrun_host"))) GTEST_SKIP() << "there is no lockrun_host";
-    ::unsetenv("OMPI_MCA_btl");  // what a user has chosen holds
+    ::unsetenv("OMPI_MCA_btl");  // a choice of the user takes precedence
   }
 };
 
@@ -96,7 +85,7 @@ TEST_F(OpenPorts, AreOnTheLoopbackAddressAlone) {
   ASSERT_TRUE(job.reaches_step(5)) << job.errors();
   std::multiset<pid_t> processes;
   for (const Port& port : open_ports(job.processes())) {
-    EXPECT_EQ(port.address, "0100007F") << port.number;
+    EXPECT_EQ(port.socket.local, "0100007F") << port.socket.local_port;
     processes.insert(port.process);
   }
   EXPECT_EQ(processes, (std::multiset<pid_t>{job.id(), job.launchers().at(0)})) << "lockrun and lockrun_host";
@@ -108,7 +97,7 @@ TEST_F(OpenPorts, TurnOtherUsersAwayAndTheRunGoesOn) {
   LockrunJob job("--nproc 2", 150, "0:1:121:kill");
   ASSERT_TRUE(job.reaches_step(5)) << job.errors();
   int port = 0;
-  for (const Port& one : open_ports(job.launchers())) port = one.number;
+  for (const Port& one : open_ports(job.launchers())) port = one.socket.local_port;
   ASSERT_NE(port, 0);
   EXPECT_TRUE(holds_for_another_user([port] {
     bool all = true;

@@ -36,11 +36,6 @@ TEST(Interfaces, LoopbackAndLinkLocalAddressesAreNotShared) {
     EXPECT_TRUE(shared(number)) << number;
 }
 
-TEST(Interfaces, AnAddressHasANetwork) {
-  EXPECT_EQ(network_of("127.0.0.1"), "127.0.0.0/8");
-  EXPECT_THROW(network_of("192.0.2.1"), Error);
-}
-
 TEST(Interfaces, ThePortsProcessIsFound) {
   const Socket socket = Socket::listen({.host = "127.0.0.1"});
   const std::string process = process_on_port(socket.address().port);

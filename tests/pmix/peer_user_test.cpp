@@ -28,6 +28,7 @@ std::optional<uid_t> user_of_connection_by(uid_t user, bool is_closed_again = fa
   if (is_closed_again) ::waitpid(child, nullptr, 0);
   const Socket connection = listener.accept(peer);
   const std::optional<uid_t> found = peer_user(connection.descriptor());
+  EXPECT_EQ(listed_peer_user(connection.descriptor()), found);
   ::kill(child, SIGKILL);
   if (!is_closed_again) ::waitpid(child, nullptr, 0);
   return found;

@@ -2,9 +2,9 @@
 // elastic_rank <directory> <steps> [attempt:rank:step:fault ...]: a rank that counts instead of training. It
 // stores its count in <directory>/snapshot every fifth step and when it is asked to stop. It resumes from
 // there. The snapshot of a stop takes ELASTIC_SNAPSHOT_SECONDS. It reports that the run has ELASTIC_REPLICAS
-// replicas. With ELASTIC_LOG it has a log, <directory>/rank<N>.log. It has the given faults: kill, segv, stop
-// (by SIGSTOP), hang, throw, usage, left (exit code 75), or flood, which prints until <directory>/enough
-// exists and counts its MB in <directory>/printed.
+// replicas. With ELASTIC_LOG it has a log, <directory>/rank<N>.log. The faults are kill, segv, stop (by
+// SIGSTOP), hang, throw, usage, left (exit code 75) and flood. A flood prints until <directory>/enough
+// exists. <directory>/printed has its size in MB.
 
 #include <algorithm>
 #include <atomic>
