@@ -25,18 +25,16 @@ std::string written(Number number, Form... form) {
 /// Returns the fewest edits from a to b.
 size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
-  for (size_t i = 0; i <= a.size(); ++i) {
+  for (size_t i = 0; i <= a.size(); ++i)
     for (size_t j = 0; j <= b.size(); ++j) {
-      if (i == 0 || j == 0) {
-        cost[i][j] = i + j;
-        continue;
-      }
-      const size_t replaced = cost[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
-      cost[i][j] = std::min({replaced, cost[i - 1][j] + 1, cost[i][j - 1] + 1});
+      size_t& fewest = cost[i][j];
+      fewest = i + j;
+      if (i == 0 || j == 0) continue;
+      const size_t differs = a[i - 1] == b[j - 1] ? 0 : 1;
+      fewest = std::min({cost[i - 1][j - 1] + differs, cost[i - 1][j] + 1, cost[i][j - 1] + 1});
       const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-      if (swapped) cost[i][j] = std::min(cost[i][j], cost[i - 2][j - 2] + 1);
+      if (swapped) fewest = std::min(fewest, cost[i - 2][j - 2] + 1);
     }
-  }
   return cost[a.size()][b.size()];
 }
 
@@ -63,7 +61,10 @@ std::string fixed_text(double number, int decimals) {
 }
 
 std::string exact_text(double number) {
-  const std::string digits = written(std::abs(number), std::chars_format::hex);
+  // For a subnormal number, libraries do not agree on the first digit. The smallest normal number makes it 1.
+  const bool is_subnormal = std::fpclassify(number) == FP_SUBNORMAL;
+  std::string digits = written(std::abs(number) + (is_subnormal ? 0x1p-1022 : 0.0), std::chars_format::hex);
+  if (is_subnormal) digits[0] = '0';
   return concat(std::signbit(number) ? "-" : "", std::isfinite(number) ? "0x" : "", digits);
 }
 

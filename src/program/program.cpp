@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "program/signals.h"
 
 namespace lockstep {
 namespace {
@@ -70,6 +71,7 @@ void begin_program() {
       ::open("/dev/null", number == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
+  restore_hangup();
 }
 
 void write_output(std::string_view text) {

@@ -10,7 +10,8 @@ namespace lockstep {
 
 /// Prepares this process: the first call of every main(). Descriptors 0 to 2 that are closed are taken, so
 /// that no file gets their numbers; reading and writing them still fails. Writes to a pipe without a reader
-/// or beyond a limit of file sizes fail with an error instead of a signal.
+/// or beyond a limit of file sizes fail with an error instead of a signal. SIGHUP is as under
+/// restore_hangup().
 void begin_program();
 
 /// Thrown if results cannot be written, for example to a full disk. The message is empty if the reader of

@@ -27,10 +27,13 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 
 void request_stop(int) { requested.store(true); }
 
-bool is_ignored(int number) {
-  struct sigaction now {};
-  return ::sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
-}
+/// What SIGHUP did when this process began.
+struct sigaction first_hangup {};
+
+void remember_hangup() { ::sigaction(SIGHUP, nullptr, &first_hangup); }
+
+// These functions run before the constructors of shared libraries.
+[[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)() = remember_hangup;
 
 bool catches(pid_t process, int number) {
   std::ifstream file(concat("/proc/", process, "/status"));
@@ -45,11 +48,14 @@ bool catches(pid_t process, int number) {
 std::vector<int> stop_signals() {
   std::vector<int> numbers = {SIGTERM, SIGUSR1, SIGINT};
   // A handler or a signalfd would undo nohup.
-  if (!is_ignored(SIGHUP)) numbers.push_back(SIGHUP);
+  if (first_hangup.sa_handler != SIG_IGN) numbers.push_back(SIGHUP);
   return numbers;
 }
 
+void restore_hangup() { ::sigaction(SIGHUP, &first_hangup, nullptr); }
+
 void listen_for_stop_requests() {
+  restore_hangup();
   struct sigaction action {};
   action.sa_handler = request_stop;
   ::sigemptyset(&action.sa_mask);

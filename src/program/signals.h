@@ -11,8 +11,12 @@
 namespace lockstep {
 
 /// Returns the signals that ask a program to save and stop: SIGTERM, SIGUSR1, SIGINT, and SIGHUP, the loss of
-/// a terminal. SIGHUP is missing if it is ignored, as under nohup.
+/// a terminal. SIGHUP is missing if it was ignored when the process began, as under nohup.
 std::vector<int> stop_signals();
+
+/// Restores what SIGHUP did when the process began. UCX, which Open MPI loads at the start or in MPI_Init,
+/// installs a handler of its own.
+void restore_hangup();
 
 /// Turns stop_signals() into requests to stop. The second SIGINT ends the process. If any rank is asked, the
 /// training finishes its current step, batch of a validation or token of a sample. It then writes a snapshot

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program/signals.h"
 
-#include <algorithm>
 #include <csignal>
 #include <gtest/gtest.h>
 
@@ -20,12 +19,18 @@ TEST(Signals, OnlyProcessesThatHandleASignalGetIt) {
   EXPECT_FALSE(deaf.ending().has_value());
 }
 
-TEST(Signals, ALostTerminalIsARequestToStopExceptUnderNohup) {
-  const auto hears_hangup = [] { return std::ranges::count(stop_signals(), SIGHUP) == 1; };
-  std::signal(SIGHUP, SIG_IGN);
-  EXPECT_FALSE(hears_hangup());
-  std::signal(SIGHUP, SIG_DFL);
-  EXPECT_TRUE(hears_hangup());
+TEST(Signals, WhatSighupDidAtTheStartIsRestored) {
+  restore_hangup();
+  const auto handler = [] {
+    struct sigaction now {};
+    ::sigaction(SIGHUP, nullptr, &now);
+    return now.sa_handler;
+  };
+  const auto first = handler();
+  std::signal(SIGHUP, [](int) {});
+  ASSERT_NE(handler(), first);
+  restore_hangup();
+  EXPECT_EQ(handler(), first);
 }
 
 }  // namespace
