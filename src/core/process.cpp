@@ -24,19 +24,6 @@
 namespace lockstep {
 namespace {
 
-struct Pipe {
-  Descriptor reading;
-  Descriptor writing;
-
-  Pipe() {
-    int ends[2];
-    const bool is_made = ::pipe2(ends, O_CLOEXEC) == 0;
-    expect(is_made, "cannot make a pipe: ", std::strerror(errno));
-    reading = Descriptor(ends[0]);
-    writing = Descriptor(ends[1]);
-  }
-};
-
 std::vector<std::string> environment_with(const std::map<std::string, std::string>& additions) {
   std::vector<std::string> all;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -105,6 +92,15 @@ std::string describe(const Ending& ending) {
   return concat("SIG", name, " (", lower_case(::sigdescr_np(ending.signal)), ")");
 }
 
+Pipe::Pipe(int reading_flags) {
+  int ends[2];
+  const bool is_made = ::pipe2(ends, O_CLOEXEC) == 0;
+  expect(is_made, "cannot make a pipe: ", std::strerror(errno));
+  reading = Descriptor(ends[0]);
+  writing = Descriptor(ends[1]);
+  ::fcntl(reading.get(), F_SETFL, reading_flags);
+}
+
 Process::Process(const ProcessOptions& options) {
   const std::string& name = options.command.at(0);
   const std::string path = find_program(name);
@@ -113,7 +109,7 @@ Process::Process(const ProcessOptions& options) {
   std::vector<std::string> environment = environment_with(options.environment);
   const std::vector<char*> argument_pointers = pointers(arguments);
   const std::vector<char*> environment_pointers = pointers(environment);
-  Pipe problem, output;
+  Pipe problem, output(O_NONBLOCK);
   const Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   const Image image{.path = path.c_str(),
                     .arguments = argument_pointers.data(),
@@ -135,9 +131,7 @@ Process::Process(const ProcessOptions& options) {
     throw UserError(concat("cannot start ", path, ": ", std::strerror(reason)));
   }
   descriptor_ = Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, id_, 0)));
-  if (!options.is_piped) return;
-  output_ = std::move(output.reading);
-  ::fcntl(output_.get(), F_SETFL, O_NONBLOCK);
+  if (options.is_piped) output_ = std::move(output.reading);
 }
 
 Process::~Process() {

@@ -24,6 +24,12 @@ struct Ending {
 /// Describes an ending: "exit code 3", "SIGKILL (killed)".
 std::string describe(const Ending& ending);
 
+/// A pipe between processes. Throws Error if none can be made.
+struct Pipe {
+  explicit Pipe(int reading_flags = 0);  ///< O_NONBLOCK: reading never waits
+  Descriptor reading, writing;
+};
+
 /// Options for starting a child.
 struct ProcessOptions {
   std::vector<std::string> command;                     ///< the program, looked up in PATH, and its arguments

@@ -2,12 +2,12 @@
 #include "elastic/rendezvous.h"
 
 #include <algorithm>
-#include <sys/eventfd.h>
 
 #include "core/host.h"
 #include "core/log.h"
 #include "elastic/launchers.h"
 #include "net/addresses.h"
+#include "program/event.h"
 
 namespace lockstep {
 namespace {
@@ -40,12 +40,6 @@ Listener listen_at(const std::string& address, const NodeOptions& options) {
   }
 }
 
-Descriptor event_descriptor(int flags) {
-  Descriptor descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | flags));
-  expect(bool(descriptor), "no eventfd");
-  return descriptor;
-}
-
 }  // namespace
 
 Rendezvous::Rendezvous(const NodeOptions& options)
@@ -54,7 +48,7 @@ Rendezvous::Rendezvous(const NodeOptions& options)
       address_(rendezvous_address(options)),
       listener_(listen_at(address_, options)),
       event_signal_(event_descriptor(EFD_SEMAPHORE)),
-      wake_(event_descriptor(0)) {
+      wake_(event_descriptor()) {
   log_info(concat("run ", options_.id, ": nodes meet at ", endpoint()));
   thread_ = std::thread([this] { serve(); });
 }

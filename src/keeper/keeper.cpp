@@ -30,6 +30,7 @@
 #include "keeper/stacks.h"
 #include "net/channel.h"
 #include "program/private_folder.h"
+#include "program/process_group.h"
 #include "program/signals.h"
 
 namespace lockstep {

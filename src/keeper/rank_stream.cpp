@@ -16,7 +16,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "program/pipe.h"
+#include "core/process.h"
 
 namespace lockstep {
 namespace {
@@ -77,7 +77,7 @@ bool RankStream::open_terminal() {
 }
 
 void RankStream::open_pipe() {
-  Pipe pipe;
+  Pipe pipe(O_NONBLOCK);
   rank_ = std::move(pipe.reading);
   input_ = std::move(pipe.writing);
 }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <unistd.h>
 #include <vector>
 
 #include "core/clock.h"
@@ -12,19 +11,10 @@
 #include "core/file.h"
 #include "core/process.h"
 #include "core/text.h"
+#include "program/process_group.h"
 
 namespace lockstep {
 namespace {
-
-std::vector<pid_t> processes_of(pid_t group) {
-  std::vector<pid_t> all;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
-    const pid_t process = std::atoi(entry.path().filename().c_str());
-    if (process > 0 && ::getpgid(process) == group) all.push_back(process);
-  }
-  return all;
-}
 
 /// Returns the contents of a file of /proc as one line.
 std::string line_of(const std::string& path) {
@@ -33,7 +23,7 @@ std::string line_of(const std::string& path) {
   return trimmed(text);
 }
 
-/// Returns what a debugger prints about a process, or nothing if it prints no stack before the deadline.
+/// Returns the output of a debugger about a process. Empty if it has no stack before the deadline.
 std::string stacks_by_debugger(pid_t process, Clock::time_point deadline) {
   const std::string number = std::to_string(process);
   const std::vector<std::vector<std::string>> debuggers = {
@@ -48,6 +38,21 @@ std::string stacks_by_debugger(pid_t process, Clock::time_point deadline) {
   return "";
 }
 
+/// Returns a line for each thread of a process, with its name, its state and its place in the kernel.
+std::string threads_of(pid_t process) {
+  std::string text;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(concat("/proc/", process, "/task"), ignored)) {
+    const auto about = [&](const char* name) { return line_of(entry.path() / name); };
+    const pid_t thread = std::atoi(entry.path().filename().c_str());
+    const char state = process_state(thread);
+    if (state == '\0') continue;  // it has ended
+    text += concat("thread ", thread, " (", about("comm"), "): state ", state, ", waits in ", about("wchan"),
+                   ", system call ", about("syscall"), "\n");
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string stacks_of_group(pid_t group, double seconds) {
@@ -57,19 +62,6 @@ std::string stacks_of_group(pid_t group, double seconds) {
     text += concat("process ", process, ": ", line_of(concat("/proc/", process, "/cmdline")), "\n");
     const std::string stacks = stacks_by_debugger(process, deadline);
     text += stacks.empty() ? threads_of(process) : stacks;
-  }
-  return text;
-}
-
-std::string threads_of(pid_t process) {
-  std::string text;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(concat("/proc/", process, "/task"), ignored)) {
-    const auto about = [&](const char* name) { return line_of(entry.path() / name); };
-    const std::string status = about("stat");
-    const std::string state = status.substr(std::min(status.rfind(')') + 2, status.size()), 1);
-    text += concat("thread ", entry.path().filename().string(), " (", about("comm"), "): state ", state,
-                   ", waits in ", about("wchan"), ", system call ", about("syscall"), "\n");
   }
   return text;
 }

@@ -10,7 +10,4 @@ namespace lockstep {
 /// a process that neither can read, returns what the kernel knows about each thread.
 std::string stacks_of_group(pid_t group, double seconds);
 
-/// Returns a line for each thread of a process, with its name, its state and its place in the kernel.
-std::string threads_of(pid_t process);
-
 }  // namespace lockstep

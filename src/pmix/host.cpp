@@ -8,7 +8,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <sys/eventfd.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
@@ -23,6 +22,7 @@
 #include "hosting/host_messages.h"
 #include "net/channel.h"
 #include "pmix/pmix_server.h"
+#include "program/event.h"
 #include "program/signals.h"
 
 namespace lockstep {
@@ -36,8 +36,6 @@ constexpr int not_found = -46;
 /// Work that other threads leave for the main thread.
 class Inbox {
  public:
-  Inbox() : signal_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { expect(bool(signal_), "no eventfd"); }
-
   void put(std::function<void()> work) {
     const std::lock_guard lock(mutex_);
     waiting_.push_back(std::move(work));
@@ -56,7 +54,7 @@ class Inbox {
   int descriptor() const { return signal_.get(); }
 
  private:
-  Descriptor signal_;
+  Descriptor signal_ = event_descriptor();
   std::mutex mutex_;
   std::deque<std::function<void()>> waiting_;
 };

@@ -10,12 +10,11 @@
 #include <cstring>
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "core/error.h"
-#include "program/pipe.h"
+#include "core/process.h"
+#include "program/event.h"
 
 namespace lockstep {
 namespace {
@@ -28,9 +27,8 @@ constexpr int last_patience_ms = 1000;
 
 }  // namespace
 
-OutputRelay::OutputRelay(int to) : to_(to), end_(::eventfd(0, EFD_CLOEXEC)) {
-  expect(bool(end_), "no eventfd");
-  Pipe pipe;
+OutputRelay::OutputRelay(int to) : to_(to), end_(event_descriptor()) {
+  Pipe pipe(O_NONBLOCK);
   output_ = std::move(pipe.reading);
   input_ = std::move(pipe.writing);
   thread_ = std::thread([this] { relay(); });

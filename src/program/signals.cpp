@@ -6,11 +6,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <string>
 #include <sys/signalfd.h>
 #include <thread>
 #include <unistd.h>
@@ -27,21 +23,13 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 
 void request_stop(int) { requested.store(true); }
 
-/// What SIGHUP did when this process began.
+/// The action for SIGHUP with which this process began.
 struct sigaction first_hangup {};
 
 void remember_hangup() { ::sigaction(SIGHUP, nullptr, &first_hangup); }
 
 // These functions run before the constructors of shared libraries.
 [[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)() = remember_hangup;
-
-bool catches(pid_t process, int number) {
-  std::ifstream file(concat("/proc/", process, "/status"));
-  uint64_t mask = 0;
-  for (std::string word; file >> word;)
-    if (word == "SigCgt:") file >> std::hex >> mask;
-  return (mask >> (number - 1) & 1) != 0;
-}
 
 }  // namespace
 
@@ -96,16 +84,6 @@ std::optional<int> Signals::next() {
   signalfd_siginfo information{};
   if (::read(descriptor_.get(), &information, sizeof information) != sizeof information) return std::nullopt;
   return static_cast<int>(information.ssi_signo);
-}
-
-bool signal_catchers(pid_t group, int number) {
-  bool found = false;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-    const pid_t process = std::atoi(entry.path().filename().c_str());
-    if (process <= 0 || ::getpgid(process) != group || !catches(process, number)) continue;
-    found |= ::kill(process, number) == 0;
-  }
-  return found;
 }
 
 }  // namespace lockstep

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <optional>
-#include <sys/types.h>
 #include <vector>
 
 #include "core/descriptor.h"
@@ -11,11 +10,11 @@
 namespace lockstep {
 
 /// Returns the signals that ask a program to save and stop: SIGTERM, SIGUSR1, SIGINT, and SIGHUP, the loss of
-/// a terminal. SIGHUP is missing if it was ignored when the process began, as under nohup.
+/// a terminal. SIGHUP is missing if the process began with it ignored, as under nohup.
 std::vector<int> stop_signals();
 
-/// Restores what SIGHUP did when the process began. UCX, which Open MPI loads at the start or in MPI_Init,
-/// installs a handler of its own.
+/// Restores the action for SIGHUP with which the process began. UCX, which Open MPI loads at the start or in
+/// MPI_Init, installs a handler of its own.
 void restore_hangup();
 
 /// Turns stop_signals() into requests to stop. The second SIGINT ends the process. If any rank is asked, the
@@ -52,8 +51,5 @@ class Signals {
  private:
   Descriptor descriptor_;
 };
-
-/// Signals processes of a group that handle the signal; it would kill the others. False if there are none.
-bool signal_catchers(pid_t group, int number);
 
 }  // namespace lockstep

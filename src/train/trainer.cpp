@@ -46,8 +46,9 @@ bool open_log(const Config& config, const World& world) {
   if (problem) {
     log_warning(message + "; this rank writes no file there");
   } else if (world.is_first_in_process()) {
-    set_log_file(concat(config.log.dir, "/rank", world.rank(), ".log"));
-    report_log_file(concat(config.log.dir, "/rank", world.rank(), ".log"));
+    const std::string path = concat(config.log.dir, "/rank", world.rank(), ".log");
+    set_log_file(path);
+    report_log_file(path);
     log_to_file(describe_rank(world, config.train.threads));
   }
   return !problem;
