@@ -122,10 +122,8 @@ std::vector<std::string> host_command(const std::string& endpoint, int node) {
 std::map<std::string, std::string> launch_environment(Launcher launcher, const JobLayout& layout,
                                                       const AttemptFolders& folders) {
   std::map<std::string, std::string> environment = layout.environment;
-  if (launcher == Launcher::pmix) {
-    environment.merge(folder_environment(folders));
-    return environment;
-  }
+  if (launcher == Launcher::pmix || layout.is_on_this_host()) environment.merge(folder_environment(folders));
+  if (launcher == Launcher::pmix) return environment;
   OpenMpiEnvironment settings;
   settings.allow_root().leave_failures().respect_ptrace_rules();
   // With other hosts the folders would have to exist there, too.

@@ -89,6 +89,20 @@ int own_rank() {
   return std::stoi(place({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}, "0"));
 }
 
+/// Takes a variable out of the environment. A lockrun that the rank starts must not get it.
+std::string taken_variable(const char* name) {
+  std::string value = environment(name);
+  ::unsetenv(name);
+  return value;
+}
+
+/// Removes a folder that other keepers remove, too. That fails if two remove a file, so it is repeated.
+void remove_with_others(const std::string& folder) {
+  std::error_code ignored;
+  for (int tried = 0; tried < 100 && !folder.empty() && std::filesystem::exists(folder, ignored); ++tried)
+    std::filesystem::remove_all(folder, ignored);
+}
+
 /// Returns a rank's environment: the plan's, torchrun's names for its place, and its files.
 std::map<std::string, std::string> environment_of(const RankPlan& plan, const RankFolder& folder) {
   std::map<std::string, std::string> all = plan.environment;
@@ -116,12 +130,11 @@ class Keeper {
     try {
       keep();
     } catch (const Error&) {
-      // The supervisor or the launcher is gone and cannot clean up.
+      // The supervisor or the launcher is gone and cannot clean up. A killed supervisor may still be ending
+      // and hold its locks, so the attempt's folders are removed without them.
       child_.reset();
-      // The keepers of a host remove the folder together. That fails if two remove a file, so it is repeated.
-      std::error_code ignored;
-      for (int tried = 0; folder_ && tried < 100 && std::filesystem::exists(folder_->path, ignored); ++tried)
-        std::filesystem::remove_all(folder_->path, ignored);
+      if (folder_) remove_with_others(folder_->path);
+      remove_with_others(shared_folder_);
       AttemptFolders::remove_abandoned();
       throw;
     }
@@ -146,8 +159,7 @@ class Keeper {
   }
 
   void start(const RankPlan& plan) {
-    const std::string own = environment(folder_variable);
-    folder_.emplace(own.empty() ? plan.folder : own, report_.rank);
+    folder_.emplace(own_folder_.empty() ? plan.folder : own_folder_, report_.rank);
     try {
       std::map<std::string, std::string> environment = environment_of(plan, *folder_);
       open_streams(plan.logs, environment);
@@ -330,6 +342,8 @@ class Keeper {
   /// A launcher that ends its job also signals the keepers. They must survive to report.
   Signals signals_{{SIGUSR1, SIGUSR2, SIGTERM, SIGHUP, SIGINT}};
   RankReport report_;
+  const std::string own_folder_ = taken_variable(folder_variable);
+  const std::string shared_folder_ = taken_variable(shared_folder_variable);
   std::optional<RankFolder> folder_;
   std::optional<Process> child_;
   std::optional<MemoryKills> memory_kills_;

@@ -215,10 +215,13 @@ int run_host(const std::string& endpoint, int node) {
       secret_variable,
       concat("lockrun_host is started by lockrun, not by hand: ", secret_variable, " is not set"));
   forget_other_launchers();
+  std::optional<Host> host;
   try {
-    Host(endpoint, node, secret).run();
+    host.emplace(endpoint, node, secret);
+    host->run();
   } catch (const ConnectionClosed&) {
-    return 1;  // lockrun reports the loss of the supervisor
+    // The supervisor is gone. The host's destructor would kill the keepers, which have to clean up.
+    std::_Exit(1);
   }
   return 0;
 }
