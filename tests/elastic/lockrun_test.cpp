@@ -19,11 +19,11 @@ TEST_F(Lockrun, ARunWithoutFailureIsStartedOnce) {
   EXPECT_TRUE(job.leaves_nothing());
 }
 
-TEST_F(Lockrun, RanksHaveTorchrunsVariablesAndNoSecret) {
+TEST_F(Lockrun, RanksHaveTorchrunsVariablesAndNoneOfLockruns) {
   LockrunJob job = LockrunJob::of_command(
       "--nproc 1 --rdzv-id seven",
       "bash -c 'echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $TORCHELASTIC_RUN_ID; "
-      "env | grep -c LOCKRUN_SECRET; env | grep OMPI_MCA_opal_signal; "
+      "env | grep -c ^LOCKRUN_[FS]; env | grep OMPI_MCA_opal_signal; "
       "tr \"\\0\" \"\\n\" </proc/$PPID/environ | grep -c LOCKRUN_SECRET=.; true'");
   job.exit_code();
   EXPECT_EQ(job.output(), "0 1 0 1 0 seven\n0\nOMPI_MCA_opal_signal=\n0\n")
