@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "comm/open_mpi.h"
 #include "core/error.h"
 #include "tests/elastic/lockrun_job.h"
 
@@ -23,8 +24,11 @@ TEST_F(Lockrun, ASlowReaderGetsAllOutput) {
 }
 
 TEST_F(Lockrun, ARankThatPrintsWithoutEndWaitsForASlowReader) {
+  // Open MPI 5's mpirun keeps in memory what ranks print faster than it writes.
+  const bool keeps_all = has_mpirun() && MpiVersion::of_mpirun().major() >= 5;
+  const std::string launcher = keeps_all ? launchers_here().front() : launchers_here().back();
   ::setenv("ELASTIC_TIMEOUT", "1", 1);
-  LockrunJob job("--nproc 1 --via " + launchers_here().back(), 6,
+  LockrunJob job("--nproc 1 --via " + launcher, 6,
                  "0:0:3:flood | (until [ -e $TMPDIR/../go ]; do sleep 0.1; done; cat >/dev/null)");
   ::unsetenv("ELASTIC_TIMEOUT");
   const auto printed = [&] { return std::atoi(read_text(job.file("printed")).c_str()); };
