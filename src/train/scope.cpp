@@ -9,10 +9,20 @@
 #include "kernels/processor.h"
 
 namespace lockstep {
+namespace {
+
+// The exact kernels of a GPU give other bits than those with approximate instructions.
+#if defined(LOCKSTEP_CUDA_EXACT)
+constexpr const char* kind_of_kernels = ", exact kernels";
+#else
+constexpr const char* kind_of_kernels = "";
+#endif
+
+}  // namespace
 
 std::string scope_of_bits(const Config& config, const World& world) {
   const std::string device = device_of(current_stream()) == Device::cuda
-                                 ? concat("GPU (", place_of_matmul_plans(), ")")
+                                 ? concat("GPU (", place_of_matmul_plans(), kind_of_kernels, ")")
                              : uses_bf16_unit() ? "CPU with AMX"
                                                 : "CPU";
   const std::string sums =

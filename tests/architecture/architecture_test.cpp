@@ -118,6 +118,27 @@ std::vector<Violation> check_include_line(const std::string& path, const std::st
   return check_includes({.path = path, .lines = {line}}, repository);
 }
 
+/// A kernel without cases would be missing in the comparison of a GPU's bits with the predicted ones.
+TEST(Architecture, EveryKernelOfGpusHasPredictedBits) {
+  const std::string table = text_of("src/kernels/cuda/predicted.csv");
+  const std::set<std::string> on_the_host = {"fill_normal", "fill_uniform"};
+  const std::regex name_of_a_kernel("static constexpr const char\\* name = \"(\\w+)\"");
+  int kernels = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(repository / "src/kernels")) {
+    if (entry.path().extension() != ".h") continue;
+    const std::string header = text_of(entry.path());
+    for (std::sregex_iterator found(header.begin(), header.end(), name_of_a_kernel), end; found != end;
+         ++found) {
+      const std::string kernel = (*found)[1];
+      if (on_the_host.contains(kernel)) continue;
+      ++kernels;
+      EXPECT_NE(table.find("\n" + kernel + ","), std::string::npos)
+          << kernel << " has no case in tests/kernels/predicted";
+    }
+  }
+  EXPECT_GT(kernels, 40);
+}
+
 TEST(Rules, AnIncludeAgainstTheArrowsIsCaught) {
   EXPECT_TRUE(check_include_line("src/tensor/planted.cpp", "#include \"core/error.h\"").empty());
   EXPECT_EQ(check_include_line("src/core/planted.cpp", "#include \"tensor/tensor.h\"").size(), 1U);

@@ -47,6 +47,13 @@ cudaError_t refuse_unsafe_call();
 
 int current_device();
 int device_count();
+
+/// The compute capability of the emulated GPUs, from LOCKSTEP_EMULATED_COMPUTE_CAPABILITY; 8.0 by default.
+struct ComputeCapability {
+  int major, minor;
+};
+ComputeCapability compute_capability();
+
 /// Returns the seed for random replays. 0 replays in recorded order.
 uint32_t current_schedule();
 

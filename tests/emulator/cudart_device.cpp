@@ -3,10 +3,12 @@
 // The CUDA runtime's functions for devices and errors.
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
+#include "core/error.h"
 #include "emulator/arena.h"
 #include "emulator/block.h"
 #include "emulator/cudart.h"
@@ -61,6 +63,15 @@ int device_count() {
   return text ? std::clamp(std::atoi(text), 0, 64) : 1;
 }
 
+ComputeCapability compute_capability() {
+  const char* text = std::getenv("LOCKSTEP_EMULATED_COMPUTE_CAPABILITY");
+  ComputeCapability result{.major = 8, .minor = 0};
+  const bool is_valid = text == nullptr || std::sscanf(text, "%d.%d", &result.major, &result.minor) == 2;
+  lockstep::expect(is_valid && result.major >= 8,
+                   "emulator: LOCKSTEP_EMULATED_COMPUTE_CAPABILITY must be 8.0 or later, as in 9.0");
+  return result;
+}
+
 }  // namespace emulator
 
 using emulator::remember;
@@ -102,8 +113,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   std::strcpy(properties->name, "Lockstep emulator");
   std::memset(properties->uuid.bytes, 0xee, sizeof(properties->uuid.bytes));
   properties->uuid.bytes[0] = static_cast<char>(device);
-  properties->major = 8;
-  properties->minor = 0;
+  const auto [major, minor] = emulator::compute_capability();
+  properties->major = major;
+  properties->minor = minor;
   properties->multiProcessorCount = emulator::multiprocessors;
   properties->totalGlobalMem = emulator::Arena::limit_bytes();
   properties->sharedMemPerBlock = 48 * 1024;

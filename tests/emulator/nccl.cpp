@@ -162,7 +162,7 @@ struct Group {
   int depth = 0;
   std::vector<Entry> entries;
 };
-thread_local Group group;
+thread_local Group own_group;
 
 size_t size_of(ncclDataType_t type) {
   constexpr size_t sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
@@ -192,7 +192,7 @@ struct ncclComm {
 };
 
 using emulator::Group;
-using emulator::group;
+using emulator::own_group;
 using emulator::Membership;
 using emulator::Transfer;
 
@@ -212,16 +212,16 @@ ncclResult_t transfer(ncclComm_t communicator, cudaStream_t stream, Transfer wan
   const bool is_peer = wanted.peer >= 0 && wanted.peer < communicator->member->ranks;
   if (!is_peer || !emulator::is_device_memory(wanted.data, wanted.bytes)) return ncclInvalidArgument;
   Group::Entry* entry = nullptr;
-  if (!group.entries.empty()) entry = &group.entries.back();
+  if (!own_group.entries.empty()) entry = &own_group.entries.back();
   if (entry == nullptr || entry->communicator != communicator || entry->stream != stream || entry->work)
-    entry = &group.entries.emplace_back(Group::Entry{communicator, stream, {}, {}});
+    entry = &own_group.entries.emplace_back(Group::Entry{communicator, stream, {}, {}});
   wanted.is_registered = communicator->is_registered(wanted.data);
   entry->transfers.push_back(wanted);
   return communicator->is_blocking ? ncclSuccess : ncclInProgress;
 }
 
 ncclResult_t collective(ncclComm_t communicator, cudaStream_t stream, emulator::Work work) {
-  group.entries.push_back({communicator, stream, {}, std::move(work)});
+  own_group.entries.push_back({communicator, stream, {}, std::move(work)});
   return communicator->is_blocking ? ncclSuccess : ncclInProgress;
 }
 
@@ -336,15 +336,15 @@ ncclResult_t ncclCommDeregister(const ncclComm_t communicator, void* handle) {
 }
 
 ncclResult_t ncclGroupStart() {
-  ++group.depth;
+  ++own_group.depth;
   return ncclSuccess;
 }
 
 ncclResult_t ncclGroupEnd() {
-  if (group.depth == 0) return ncclInvalidUsage;
-  if (--group.depth > 0) return ncclSuccess;
+  if (own_group.depth == 0) return ncclInvalidUsage;
+  if (--own_group.depth > 0) return ncclSuccess;
   ncclResult_t result = ncclSuccess;
-  for (const Group::Entry& entry : std::exchange(group.entries, {})) {
+  for (const Group::Entry& entry : std::exchange(own_group.entries, {})) {
     const ncclResult_t submitted = submit(entry);
     if (result == ncclSuccess || result == ncclInProgress) result = submitted;
   }

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <bit>
+#include <cmath>
 #include <cstring>
+#include <span>
 #include <type_traits>
 
 #include "core/dtype.h"
 #include "core/error.h"
 #include "emulator/block.h"
+#include "emulator/cudart.h"
+#include "emulator/fused_sum.h"
 
 namespace emulator {
 namespace {
@@ -67,35 +72,88 @@ float widen(uint32_t bits) {
   return static_cast<float>(value);
 }
 
-/// Multiplies the matrices of a warp. The products are exact and are added one by one in fp32. A tensor core
-/// adds groups of products with its own rounding. So results agree within the tolerance of a sum of 16, but
-/// they are not bit-identical.
+/// The factors and the sums of a warp as numbers.
+struct Matrices {
+  float a[16][16], b[16][8], c[16][8];
+  bool is_finite = true;
+
+  void check(float x) { is_finite = is_finite && std::isfinite(x); }
+};
+
+/// Calls visit(index of the lane's register, row, column) for the four sums of a lane.
+template <class Visit>
+void for_each_sum(int lane, const Visit& visit) {
+  for (int i = 0; i < 4; ++i) visit(i, lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2);
+}
+
 template <Half type>
-void multiply(Warp& warp, uint32_t) {
-  float a[16][16], b[16][8];
-  const auto unpack = [](uint32_t pair, float* first, float* second) {
-    *first = widen<type>(pair & 0xffff);
-    *second = widen<type>(pair >> 16);
+Matrices gather(Warp& warp) {
+  Matrices all;
+  const auto unpack = [&](uint32_t pair, float& first, float& second) {
+    first = widen<type>(pair & 0xffff);
+    second = widen<type>(pair >> 16);
+    all.check(first);
+    all.check(second);
   };
   for (int lane = 0; lane < warp_size; ++lane) {
     const auto& own = *static_cast<Fragments*>(warp.lanes[lane].operand);
     const int group = lane / 4, pair = lane % 4 * 2;
     for (int i = 0; i < 4; ++i) {
-      float* at = &a[group + i % 2 * 8][pair + i / 2 * 8];
-      unpack(own.a[i], at, at + 1);
+      float* at = &all.a[group + i % 2 * 8][pair + i / 2 * 8];
+      unpack(own.a[i], at[0], at[1]);
     }
-    for (int i = 0; i < 2; ++i) unpack(own.b[i], &b[pair + i * 8][group], &b[pair + i * 8 + 1][group]);
+    for (int i = 0; i < 2; ++i) unpack(own.b[i], all.b[pair + i * 8][group], all.b[pair + i * 8 + 1][group]);
+    for_each_sum(lane, [&](int i, int row, int column) {
+      all.c[row][column] = own.c[i];
+      all.check(own.c[i]);
+    });
   }
-  for (int row = 0; row < 16; ++row) {
-    float sum[8];
-    const auto at = [&](int column) -> float& {
-      const auto& owner = *static_cast<Fragments*>(warp.lanes[row % 8 * 4 + column / 2].operand);
-      return owner.c[row / 8 * 2 + column % 2];
-    };
-    for (int column = 0; column < 8; ++column) sum[column] = at(column);
-    for (int k = 0; k < 16; ++k)
-      for (int column = 0; column < 8; ++column) sum[column] += a[row][k] * b[k][column];
-    for (int column = 0; column < 8; ++column) at(column) = sum[column];
+  return all;
+}
+
+/// Returns the sum of a row and a column, which is exact only if it is infinite or NaN.
+double plain_sum(const Matrices& all, int row, int column) {
+  double sum = all.c[row][column];
+  for (int k = 0; k < 16; ++k) sum += double{all.a[row][k]} * double{all.b[k][column]};
+  return sum;
+}
+
+/// Adds the products to c as the tensor core does.
+template <Half type>
+void add_products(Matrices& all, const TensorCore& core) {
+  constexpr int smallest = type == Half::bf16 ? -126 : -14;
+  Term a[16][16], b[8][16];
+  for (int k = 0; k < 16; ++k) {
+    for (int row = 0; row < 16; ++row) a[row][k] = term_of(all.a[row][k], smallest);
+    for (int column = 0; column < 8; ++column) b[column][k] = term_of(all.b[k][column], smallest);
+  }
+  for (int row = 0; row < 16; ++row)
+    for (int column = 0; column < 8; ++column) {
+      float& sum = all.c[row][column];
+      if (!all.is_finite) {
+        const double plain = plain_sum(all, row, column);
+        if (!std::isfinite(plain)) {
+          sum = std::isnan(plain) ? std::bit_cast<float>(0x7fffffffu) : static_cast<float>(plain);
+          continue;
+        }
+      }
+      for (int first = 0; first < 16 && std::isfinite(sum); first += core.terms) {
+        Term terms[17] = {term_of(sum)};
+        for (int k = 0; k < core.terms; ++k) terms[k + 1] = product(a[row][first + k], b[column][first + k]);
+        sum = fused_sum(std::span(terms, static_cast<size_t>(core.terms) + 1), core.fraction_bits);
+      }
+    }
+}
+
+/// Multiplies the matrices of a warp with the bits of the emulated GPU's tensor cores.
+template <Half type>
+void multiply(Warp& warp, uint32_t) {
+  static const TensorCore core = tensor_core_of(compute_capability().major);
+  Matrices all = gather<type>(warp);
+  add_products<type>(all, core);
+  for (int lane = 0; lane < warp_size; ++lane) {
+    float* const sums = static_cast<Fragments*>(warp.lanes[lane].operand)->c;
+    for_each_sum(lane, [&](int i, int row, int column) { sums[i] = all.c[row][column]; });
   }
 }
 

@@ -1,6 +1,7 @@
 # The emulator's own tests. They run correct and incorrect toy kernels and check the results or the errors.
 file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/emulator/*_test.cpp ${CMAKE_CURRENT_SOURCE_DIR}/emulator/*_test.cu)
-lockstep_program(emulator_tests SOURCES ${sources} LIBRARIES lockstep::core GTest::gtest_main)
+lockstep_program(emulator_tests SOURCES ${sources} LIBRARIES lockstep::core GTest::gtest_main nlohmann_json::nlohmann_json)
+target_compile_definitions(emulator_tests PRIVATE LOCKSTEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 lockstep_cuda(emulator_tests)
 add_dependencies(gpu_tests emulator_tests)
 gtest_discover_tests(emulator_tests TEST_PREFIX emulator. DISCOVERY_TIMEOUT 60

@@ -8,7 +8,7 @@
 #include "core/random.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/map.h"
-#include "kernels/cpu/math.h"
+#include "kernels/math.h"
 #include "kernels/cpu/tiles.h"
 
 namespace lockstep::attention {

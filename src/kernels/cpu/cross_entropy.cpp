@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/map.h"
-#include "kernels/cpu/math.h"
+#include "kernels/math.h"
 
 namespace lockstep {
 namespace {

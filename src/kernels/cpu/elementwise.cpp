@@ -2,7 +2,7 @@
 #include "kernels/elementwise.h"
 
 #include "kernels/cpu/map.h"
-#include "kernels/cpu/math.h"
+#include "kernels/math.h"
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "kernels/coefficients.h"
 #include "kernels/cpu/map.h"
-#include "kernels/cpu/math.h"
+#include "kernels/math.h"
 #include "kernels/gelu.h"
 
 // GELU of many values, for the GELU kernels and for matmuls with a GELU as activation. The argument of an

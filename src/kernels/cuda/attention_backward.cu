@@ -72,7 +72,7 @@ LOCKSTEP_DEVICE void differentiate_columns(float (&scores)[row_tiles][columns][4
         const int m = r / 2, half = r % 2;
         float& score = scores[m][tile][2 * half + i % 2];
         float& dweight = dweights[m][tile][2 * half + i % 2];
-        const float weight = exp2_approx(fmaf(score, scale, -log_sum));
+        const float weight = fast_exp2(fmaf(score, scale, -log_sum));
         score = weight;
         if constexpr (dropped) {
           const bool is_kept = kept[m][i / 2] >> (16 * half + 8 * (i % 2)) & 1u;
@@ -108,7 +108,7 @@ LOCKSTEP_DEVICE void differentiate_rows(float (&scores)[row_tiles][columns][4],
         float dweight = dweights[m][n + i / 2][2 * half + i % 2];
         if constexpr (dropped)
           dweight = kept >> (i / 2 * 8 + i % 2) & 1u ? dweight * problem.dropout.kept_scale : 0.0f;
-        const float weight = exp2_approx(fmaf(score, scale, -log_sums[m][half]));
+        const float weight = fast_exp2(fmaf(score, scale, -log_sums[m][half]));
         score = weight * (dweight - dots[m][half]);
       }
     }

@@ -58,14 +58,14 @@ struct Softmax {
         tile_largest = fmaxf(tile_largest, fmaxf(scores[m][n][2 * half], scores[m][n][2 * half + 1]));
       const float before = largest[m][half];
       const float after = fmaxf(before, warp_max<4>(tile_largest));
-      const float correction = exp2_approx((before - after) * scale);
+      const float correction = fast_exp2((before - after) * scale);
       const float offset = -after * scale;
       float tile_sum = 0.0f;
 #pragma unroll
       for (int n = 0; n < columns; ++n)
 #pragma unroll
         for (int e = 2 * half; e < 2 * half + 2; ++e) {
-          scores[m][n][e] = exp2_approx(fmaf(scores[m][n][e], scale, offset));
+          scores[m][n][e] = fast_exp2(fmaf(scores[m][n][e], scale, offset));
           tile_sum += scores[m][n][e];
         }
       largest[m][half] = after;
@@ -110,7 +110,7 @@ LOCKSTEP_DEVICE void finish(const Softmax<row_tiles>& softmax, const Problem& pr
       const float sum = warp_sum<4>(softmax.sum[m][half]);
       factors[m][half] = problem.dropout.kept_scale / sum;
       if (lane % 4 == 0 && row < problem.time)
-        log_sum_exp[row] = fmaf(softmax.largest[m][half], problem.scale, logf(sum));
+        log_sum_exp[row] = fmaf(softmax.largest[m][half], problem.scale, math::log(sum));
     }
 }
 

@@ -187,13 +187,13 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const Forward<float
         largest[i] = fmaxf(largest[i], scores[i][j]);
       }
       largest[i] = warp_max<threads_x>(largest[i]);
-      const float correction = exp2_approx((before - largest[i]) * scale);
+      const float correction = fast_exp2((before - largest[i]) * scale);
       sums[i] *= correction;
 #pragma unroll
       for (int j = 0; j < size / threads_x; ++j) output[i][j] *= correction;
 #pragma unroll
       for (int j = 0; j < own_columns; ++j) {
-        const float weight = exp2_approx((scores[i][j] - largest[i]) * scale);
+        const float weight = fast_exp2((scores[i][j] - largest[i]) * scale);
         sums[i] += weight;
         scores[i][j] = kept[i][j] ? weight : 0.0f;
       }
@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const Forward<float
     const float sum = warp_sum<threads_x>(sums[i]);
     factors[i] = problem.dropout.kept_scale / sum;
     if (thread_x() == 0 && row < problem.time)
-      call.log_sum_exp[statistics_of_block(problem) + row] = fmaf(largest[i], problem.scale, logf(sum));
+      call.log_sum_exp[statistics_of_block(problem) + row] = fmaf(largest[i], problem.scale, math::log(sum));
   }
   store<size>(rows_of_block<1>(call.y, problem, 0), first_query, output, factors);
 }

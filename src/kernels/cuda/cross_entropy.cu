@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(L::threads == 32 ? 256 : L::threads, L::thread
     seen.add(values);
   }
   seen = join_row<L::threads>(seen, cuda::dynamic_shared<float>());
-  if (L::thread() == 0) k.losses[row] = logf(seen.sum) - (target_logit - seen.largest);
+  if (L::thread() == 0) k.losses[row] = math::log(seen.sum) - (target_logit - seen.largest);
   if (!k.dlogits) return;
   const Gradient gradient = gradient_of<L>(seen, target, k);
   auto* dx = k.dlogits + row * k.classes;
@@ -221,7 +221,7 @@ __global__ void __launch_bounds__(L::threads, 2) shared_row_kernel(Problem<typen
       reinterpret_cast<typename L::T*>(scratch + scratch_bytes + reinterpret_cast<uintptr_t>(x) % 16);
   const Softmax seen =
       join_row<L::threads>(bring_row<L>(shared, x, k.classes), reinterpret_cast<float*>(scratch));
-  if (L::thread() == 0) k.losses[row] = logf(seen.sum) - (target_logit - seen.largest);
+  if (L::thread() == 0) k.losses[row] = math::log(seen.sum) - (target_logit - seen.largest);
   write_gradient<L>(gradient_of<L>(seen, target, k), shared, k.dlogits + row * k.classes, k.classes);
 }
 

@@ -43,10 +43,10 @@ struct TanhGradient {
 };
 /// The library's functions, accurate to an ulp or two. Their cost is hidden behind memory.
 struct Exponential {
-  LOCKSTEP_DEVICE float operator()(float x) const { return expf(x); }
+  LOCKSTEP_DEVICE float operator()(float x) const { return math::exp(x); }
 };
 struct Logarithm {
-  LOCKSTEP_DEVICE float operator()(float x) const { return logf(x); }
+  LOCKSTEP_DEVICE float operator()(float x) const { return math::log(x); }
 };
 template <class T>
 struct Constant {

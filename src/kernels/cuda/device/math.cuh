@@ -4,18 +4,55 @@
 #include "kernels/coefficients.h"
 #include "kernels/cuda/device/ptx.cuh"
 #include "kernels/gelu.h"
+#include "kernels/math.h"
 
 namespace lockstep::cuda {
 
+// Elementary functions of kernels in two forms. The exact form uses IEEE operations alone, so a CPU computes
+// the same bits (kernels/math.h). The other form uses the GPU's approximate instructions and CUDA's library.
+
+/// Which form a build's kernels use: the exact one if the CMake option LOCKSTEP_CUDA_EXACT is on.
+#if defined(LOCKSTEP_CUDA_EXACT)
+inline constexpr bool is_exact = true;
+#else
+inline constexpr bool is_exact = false;
+#endif
+
 inline constexpr float log2_e = 1.44269504088896340736f;
 
-/// Returns e^x from one exponential of base two. The relative error is about 2^-22 (1 + |x|). Results below
-/// e^-87 are 0.
-LOCKSTEP_DEVICE float fast_exp(float x) { return exp2_approx(x * log2_e); }
+/// Returns 2^x for x <= 127 within 2 ulp. Subnormal results are 0.
+template <bool exact = is_exact>
+LOCKSTEP_DEVICE float fast_exp2(float x) {
+  if constexpr (exact) return math::exp2(x);
+  return exp2_approx(x);
+}
 
-/// Returns tanh(x) from one exponential and one reciprocal. Near 0 it is a polynomial, which keeps the digits
-/// of small values.
+/// Returns e^x. Results below e^-87 are 0. The relative error is about 2^-22 (1 + |x|), and 2^-23 in the
+/// exact form.
+template <bool exact = is_exact>
+LOCKSTEP_DEVICE float fast_exp(float x) {
+  if constexpr (exact) return math::exp(x);
+  return exp2_approx(x * log2_e);
+}
+
+/// Returns 1 / x within 1 ulp. A subnormal x or result may count as 0.
+template <bool exact = is_exact>
+LOCKSTEP_DEVICE float fast_reciprocal(float x) {
+  if constexpr (exact) return 1.0f / x;
+  return rcp_approx(x);
+}
+
+/// Returns erf(x) within 2 ulp.
+template <bool exact = is_exact>
+LOCKSTEP_DEVICE float fast_erf(float x) {
+  if constexpr (exact) return math::erf(x);
+  return erff(x);
+}
+
+/// Returns tanh(x). Near 0 it is a polynomial, which keeps the digits of small values.
+template <bool exact = is_exact>
 LOCKSTEP_DEVICE float fast_tanh(float x) {
+  if constexpr (exact) return math::tanh(x);
   const float magnitude = fabsf(x);
   const float square = x * x;
   float p = fmaf(square, coefficients::tanh_11, coefficients::tanh_9);
@@ -23,7 +60,7 @@ LOCKSTEP_DEVICE float fast_tanh(float x) {
   p = fmaf(p, square, coefficients::tanh_5);
   p = fmaf(p, square, coefficients::tanh_3);
   const float near_zero = fmaf(p * square, magnitude, magnitude);
-  const float away = 1.0f - 2.0f * rcp_approx(fast_exp(2.0f * magnitude) + 1.0f);
+  const float away = 1.0f - 2.0f * rcp_approx(fast_exp<false>(2.0f * magnitude) + 1.0f);
   return copysignf(magnitude < 0.625f ? near_zero : away, x);
 }
 
@@ -31,17 +68,17 @@ LOCKSTEP_DEVICE float fast_tanh(float x) {
 template <Gelu form>
 LOCKSTEP_DEVICE float gelu(float x) {
   if constexpr (form == Gelu::erf)
-    return 0.5f * x * (1.0f + erff(x * static_cast<float>(coefficients::root_of_half)));
+    return 0.5f * x * (1.0f + fast_erf(x * static_cast<float>(coefficients::root_of_half)));
   const float inner =
       x * fmaf(x * x, static_cast<float>(coefficients::gelu_3), static_cast<float>(coefficients::gelu_1));
-  return x * rcp_approx(1.0f + fast_exp(-2.0f * inner));
+  return x * fast_reciprocal(1.0f + fast_exp(-2.0f * inner));
 }
 
 /// Returns the derivative of gelu at x.
 template <Gelu form>
 LOCKSTEP_DEVICE float gelu_slope(float x) {
   if constexpr (form == Gelu::erf) {
-    const float cumulative = 0.5f * (1.0f + erff(x * static_cast<float>(coefficients::root_of_half)));
+    const float cumulative = 0.5f * (1.0f + fast_erf(x * static_cast<float>(coefficients::root_of_half)));
     return fmaf(x, static_cast<float>(coefficients::normal_density) * fast_exp(-0.5f * x * x), cumulative);
   }
   const float square = x * x;
@@ -51,7 +88,7 @@ LOCKSTEP_DEVICE float gelu_slope(float x) {
       fmaf(square, static_cast<float>(3 * coefficients::gelu_3), static_cast<float>(coefficients::gelu_1));
   // With e = e^-2|u| neither the sigmoid s of 2u nor s (1 - s) loses digits where s is close to 1.
   const float e = fast_exp(-2.0f * fabsf(inner));
-  const float larger = rcp_approx(1.0f + e);
+  const float larger = fast_reciprocal(1.0f + e);
   const float smaller = e * larger;
   return fmaf(2.0f * x * inner_slope, larger * smaller, inner < 0.0f ? smaller : larger);
 }

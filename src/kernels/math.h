@@ -8,35 +8,48 @@
 #include "kernels/coefficients.h"
 #include "kernels/elementary.h"
 
+// nvcc compiles these functions for kernels too. An exact build of the kernels uses them.
+#if defined(__CUDACC__)
+#define LOCKSTEP_ELEMENTARY __host__ __device__ __forceinline__
+#else
+#define LOCKSTEP_ELEMENTARY [[gnu::always_inline]] inline
+#endif
+
 namespace lockstep::math {
 
 // Elementary functions of float as straight-line code of IEEE operations. The compiler vectorises loops over
-// them, which a call would prevent. An element has the same bits in the vector body and in the remainder. The
-// polynomials are minimax (Remez). kernels/elementary.h has exp, log, tanh and erf of double.
+// them, which a call would prevent. An element has the same bits in the vector body and in the remainder, and
+// on a GPU. The polynomials are minimax (Remez). kernels/elementary.h has exp, log, tanh and erf of double.
 
-/// e^x for x <= 0, 1 ulp. It is 0 if the result is below the smallest normal number. For other x up to 88.7
-/// it equals exp(). For all other x the result is unspecified.
-[[gnu::always_inline]] inline float exp_of_nonpositive(float x) {
-  constexpr float round_to_integer = 0x1.8p23f;
-  constexpr float lowest = -0x1.5d589ep6f;  // -126 log(2)
-  const float shifted = std::fma(x, 0x1.715476p0f, round_to_integer);
-  const float n = shifted - round_to_integer;
-  const float r = std::fma(n, 0x1.05c610p-29f, std::fma(n, -0x1.62e430p-1f, x));
+/// The magic number that rounds a float to an integer when it is added and subtracted again.
+inline constexpr float round_to_integer = 0x1.8p23f;
+
+/// Returns 2^n e^r for |r| < 0.35. n is in the low bits of `shifted`, which is round_to_integer + n.
+LOCKSTEP_ELEMENTARY float scaled_exponential(float r, float shifted) {
   float p = 0x1.6a18f0p-10f;
   p = std::fma(p, r, 0x1.1240b2p-7f);
   p = std::fma(p, r, 0x1.55591cp-5f);
   p = std::fma(p, r, 0x1.555488p-3f);
   p = std::fma(p, r, 0x1.fffffcp-2f);
   p = std::fma(p * r, r, r) + 1.0f;
-  // n is in the low bits of `shifted`. Adding them to the exponent of p multiplies it by 2^n.
-  const float scaled =
-      std::bit_cast<float>(std::bit_cast<uint32_t>(p) + (std::bit_cast<uint32_t>(shifted) << 23));
+  // Adding n to the exponent of p multiplies p by 2^n.
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(p) + (std::bit_cast<uint32_t>(shifted) << 23));
+}
+
+/// e^x for x <= 0, 1 ulp. It is 0 if the result is below the smallest normal number. For other x up to 88.7
+/// it equals exp(). For all other x the result is unspecified.
+LOCKSTEP_ELEMENTARY float exp_of_nonpositive(float x) {
+  constexpr float lowest = -0x1.5d589ep6f;  // -126 log(2)
+  const float shifted = std::fma(x, 0x1.715476p0f, round_to_integer);
+  const float n = shifted - round_to_integer;
+  const float r = std::fma(n, 0x1.05c610p-29f, std::fma(n, -0x1.62e430p-1f, x));
+  const float scaled = scaled_exponential(r, shifted);
   return x < lowest ? 0.0f : scaled;
 }
 inline double exp_of_nonpositive(double x) { return exp(x); }
 
 /// e^x, 1 ulp. It is 0 if the result is below the smallest normal number. For NaN it is unspecified.
-[[gnu::always_inline]] inline float exp_of_number(float x) {
+LOCKSTEP_ELEMENTARY float exp_of_number(float x) {
   constexpr float highest = 0x1.62e42ep6f;  // just below 128 log(2)
   const float in_range = exp_of_nonpositive(x);
   return x > highest ? INFINITY : in_range;
@@ -44,13 +57,22 @@ inline double exp_of_nonpositive(double x) { return exp(x); }
 inline double exp_of_number(double x) { return exp(x); }
 
 /// e^x, 1 ulp. It is 0 if the result is below the smallest normal number.
-[[gnu::always_inline]] inline float exp(float x) {
+LOCKSTEP_ELEMENTARY float exp(float x) {
   const float of_number = exp_of_number(x);
   return x != x ? x : of_number;
 }
 
+/// 2^x for x <= 127, 2 ulp. It is 0 if the result is below the smallest normal number.
+LOCKSTEP_ELEMENTARY float exp2(float x) {
+  constexpr float lowest = -126.0f, log_of_2 = 0x1.62e430p-1f;
+  const float shifted = x + round_to_integer;
+  const float fraction = x - (shifted - round_to_integer);
+  const float scaled = scaled_exponential(fraction * log_of_2, shifted);
+  return x < lowest ? 0.0f : scaled;
+}
+
 /// Natural logarithm, 1 ulp. It is for one value per row: gcc 12 does not vectorise its selects.
-inline float log(float x) {
+LOCKSTEP_ELEMENTARY float log(float x) {
   const bool subnormal = x < 0x1p-126f;
   const uint32_t word = std::bit_cast<uint32_t>(subnormal ? x * 0x1p23f : x);
   // x = m * 2^n with m in [sqrt(1/2), sqrt(2)).
@@ -75,7 +97,7 @@ inline float log(float x) {
 }
 
 /// Hyperbolic tangent, 2 ulp.
-[[gnu::always_inline]] inline float tanh(float x) {
+LOCKSTEP_ELEMENTARY float tanh(float x) {
   const float magnitude = std::fabs(x);
   const float square = x * x;
   float p = coefficients::tanh_11;
@@ -89,7 +111,7 @@ inline float log(float x) {
 }
 
 /// log(erfc(x)) for x in [1, 4]. It is at most 0 for all x >= 0.
-[[gnu::always_inline]] inline float log_erfc(float x) {
+LOCKSTEP_ELEMENTARY float log_erfc(float x) {
   const float t = x > 4.0f ? 4.0f : x;
   float q = 0x1.8bfd06p-13f;
   q = std::fma(q, t, -0x1.859a1ap-9f);
@@ -102,7 +124,7 @@ inline float log(float x) {
 
 /// Error function, given erfc = e^log_erfc(|x|). For |x| >= 1 it is 1 - erfc, which is 1 in fp32 for
 /// |x| >= 4.
-[[gnu::always_inline]] inline float erf_given(float x, float erfc) {
+LOCKSTEP_ELEMENTARY float erf_given(float x, float erfc) {
   const float magnitude = std::fabs(x);
   const float square = x * x;
   float p = 0x1.4ae4eap-14f;
@@ -118,7 +140,7 @@ inline float log(float x) {
 }
 
 /// Error function, 2 ulp.
-[[gnu::always_inline]] inline float erf(float x) { return erf_given(x, exp(log_erfc(std::fabs(x)))); }
+LOCKSTEP_ELEMENTARY float erf(float x) { return erf_given(x, exp(log_erfc(std::fabs(x)))); }
 
 // erf(double) needs no erfc, so erf_given(double, ...) ignores it.
 inline double log_erfc(double) { return 0.0; }

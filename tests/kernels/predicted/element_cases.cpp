@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/error.h"
+#include "kernels/arithmetic.h"
+#include "kernels/convert.h"
+#include "kernels/dropout.h"
+#include "kernels/elementwise.h"
+#include "kernels/gelu.h"
+#include "kernels/predicted/cases.h"
+#include "kernels/transpose.h"
+
+namespace lockstep::predicted {
+namespace {
+
+/// Sizes with and without a remainder of a 16-byte access.
+const Shape shapes[] = {{7, 515}, {2, 2048}};
+
+/// Adds y = f(x) with more fields in `rest`.
+template <class K>
+void add_unary(Cases& cases, DType dtype, double scale = 4.0, K rest = {}, const std::string& kind = "") {
+  for (const Shape& shape : shapes)
+    add(cases, dtype, kind + extents(shape), [=](Arrays& a) {
+      K kernel = rest;
+      kernel.x = a.input(shape, dtype, scale);
+      kernel.y = a.output(shape, dtype);
+      return kernel;
+    });
+}
+
+/// Adds dx = f(x or y, dy).
+template <class K>
+void add_gradient(Cases& cases, DType dtype, View K::*saved, K rest = {}, const std::string& kind = "") {
+  for (const Shape& shape : shapes)
+    add(cases, dtype, kind + extents(shape), [=](Arrays& a) {
+      K kernel = rest;
+      kernel.*saved = a.input(shape, dtype);
+      kernel.dy = a.input(shape, dtype);
+      kernel.dx = a.output(shape, dtype);
+      return kernel;
+    });
+}
+
+template <class K>
+void add_binary(Cases& cases, DType dtype) {
+  const std::pair<Shape, Shape> pairs[] = {{{5, 515}, {5, 515}}, {{5, 64}, {64}}, {{3, 1, 40}, {7, 1}}};
+  for (const auto& [first, second] : pairs)
+    add(cases, dtype, concat(extents(first), " and ", extents(second)),
+        [=, a_shape = first, b_shape = second](Arrays& a) {
+          const View x = a.input(a_shape, dtype), y = a.positive(b_shape, dtype);
+          return K{.a = x, .b = y, .y = a.output(broadcast(a_shape, b_shape, K::name), dtype)};
+        });
+}
+
+void add_activations(Cases& cases, DType dtype) {
+  for (const Gelu form : {Gelu::tanh, Gelu::erf}) {
+    const std::string kind = form == Gelu::tanh ? "tanh form " : "erf form ";
+    add_unary<GeluForward>(cases, dtype, 6.0, {.x = {}, .y = {}, .form = form}, kind);
+    add_gradient<GeluBackward>(cases, dtype, &GeluBackward::x, {.x = {}, .dy = {}, .dx = {}, .form = form},
+                               kind);
+  }
+  add_unary<ReluForward>(cases, dtype);
+  add_gradient<ReluBackward>(cases, dtype, &ReluBackward::x);
+  add_unary<TanhForward>(cases, dtype);
+  add_gradient<TanhBackward>(cases, dtype, &TanhBackward::y);
+  add_unary<Exp>(cases, dtype);
+  for (const Shape& shape : shapes)
+    add(cases, dtype, extents(shape),
+        [=](Arrays& a) { return Log{.x = a.positive(shape, dtype, 8.0), .y = a.output(shape, dtype)}; });
+}
+
+void add_scales(Cases& cases, DType dtype) {
+  add_unary<Scale>(cases, dtype, 1.0, {.x = {}, .y = {}, .factor = 0.3});
+  for (const Shape& shape : shapes)
+    add(cases, dtype, extents(shape), [=](Arrays& a) {
+      return ScaleBy{
+          .x = a.input(shape, dtype), .factor = a.number(0.7, DType::f32), .y = a.output(shape, dtype)};
+    });
+  add(cases, dtype, "1030", [=](Arrays& a) { return Fill{.y = a.output({1030}, dtype), .value = 0.1}; });
+  add_unary<Dropout>(cases, dtype, 1.0, {.x = {}, .y = {}, .probability = 0.3, .key = some_key});
+}
+
+void add_moves(Cases& cases, DType dtype) {
+  add_unary<Copy>(cases, dtype);
+  for (const DType to : float_dtypes)
+    add(cases, dtype, concat("to ", to), [=](Arrays& a) {
+      return Convert{.x = a.input({3, 515}, dtype), .y = a.output({3, 515}, to)};
+    });
+  struct Swap {
+    Shape shape;
+    int first, second;
+  };
+  for (const Swap& swap : {Swap{{70, 45}, 0, 1}, Swap{{2, 33, 3, 16}, 1, 2}, Swap{{5, 3, 40}, 0, 2}})
+    add(cases, dtype, concat(extents(swap.shape), " dimensions ", swap.first, " and ", swap.second),
+        [=](Arrays& a) {
+          const Shape swapped = Transpose::swapped(swap.shape, swap.first, swap.second);
+          return Transpose{.x = a.input(swap.shape, dtype),
+                           .y = a.output(swapped, dtype),
+                           .first = swap.first,
+                           .second = swap.second};
+        });
+  add(cases, dtype, "3 samples of 5 positions", [=](Arrays& a) {
+    return AddPositions{
+        .x = a.input({3, 5, 40}, dtype), .table = a.input({9, 40}, dtype), .y = a.output({3, 5, 40}, dtype)};
+  });
+  add(cases, dtype, "3 samples of 5 positions", [=](Arrays& a) {
+    return AddPositionsBackward{.dy = a.input({3, 5, 40}, dtype), .dtable = a.output({9, 40}, DType::f32)};
+  });
+}
+
+}  // namespace
+
+Cases element_cases() {
+  Cases cases;
+  for (const DType dtype : float_dtypes) {
+    add_activations(cases, dtype);
+    add_scales(cases, dtype);
+    add_moves(cases, dtype);
+    add_binary<Add>(cases, dtype);
+    add_binary<Subtract>(cases, dtype);
+    add_binary<Multiply>(cases, dtype);
+    add_binary<Divide>(cases, dtype);
+  }
+  return cases;
+}
+
+}  // namespace lockstep::predicted

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Computes the cases of the project's own kernels on the GPU of this process and prints a line for each:
+// kernel,dtype,case,hash. With --compare it compares the hashes with a table of predicted ones.
+
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/gpu.h"
+#include "core/hash.h"
+#include "kernels/predicted/cases.h"
+
+namespace lockstep::predicted {
+namespace {
+
+/// Returns the column of the table for a GPU. Tensor cores before compute capability 9.0 add in another
+/// order.
+const char* column_of(const GpuProperties& gpu) { return gpu.major < 9 ? "sm_80" : "sm_90"; }
+
+std::string key_of(const Case& one) { return concat(one.kernel, ",", one.dtype, ",", one.name); }
+
+/// Reads a column of a table: hash by "kernel,dtype,case".
+std::map<std::string, std::string> read_table(const std::string& path, const std::string& column) {
+  std::ifstream file(path);
+  std::string line;
+  require(std::getline(file, line) && line == "kernel,dtype,case,sm_80,sm_90", path,
+          ": this is not a table of predicted bits");
+  std::map<std::string, std::string> hashes;
+  while (std::getline(file, line)) {
+    const size_t last = line.rfind(','), before = line.rfind(',', last - 1);
+    require(before != std::string::npos, path, ": a line has too few columns: ", line);
+    hashes[line.substr(0, before)] =
+        column == "sm_80" ? line.substr(before + 1, last - before - 1) : line.substr(last + 1);
+  }
+  return hashes;
+}
+
+std::string hash_of_case(const Case& one, const Stream& stream) {
+  Arrays arrays(stream);
+  one.run(arrays);
+  return hash_text(arrays.hash());
+}
+
+int print(const Stream& stream) {
+  for (const Case& one : all_cases())
+    std::printf("%s,%s\n", key_of(one).c_str(), hash_of_case(one, stream).c_str());
+  return 0;
+}
+
+struct Verdict {
+  int matches = 0, cases = 0;
+};
+
+/// Compares with the table and prints a line per kernel. Returns 1 if a hash differs.
+int compare(const std::string& table, const Stream& stream, const GpuProperties& gpu) {
+  const char* const column = column_of(gpu);
+  const auto predicted = read_table(table, column);
+  std::map<std::string, Verdict> verdicts;
+  for (const Case& one : all_cases()) {
+    const auto found = predicted.find(key_of(one));
+    require(found != predicted.end(), table, " has no case '", key_of(one),
+            "': scripts/predict.sh makes the table anew");
+    const std::string hash = hash_of_case(one, stream);
+    Verdict& verdict = verdicts[one.kernel];
+    ++verdict.cases;
+    verdict.matches += hash == found->second;
+    if (hash != found->second)
+      std::printf("  %s: %s here, %s predicted\n", key_of(one).c_str(), hash.c_str(), found->second.c_str());
+  }
+  int matches = 0, cases = 0;
+  for (const auto& [kernel, verdict] : verdicts) {
+    std::printf("%-26s %s (%d of %d cases)\n", kernel.c_str(),
+                verdict.matches == verdict.cases ? "match" : "DIFFERS", verdict.matches, verdict.cases);
+    matches += verdict.matches;
+    cases += verdict.cases;
+  }
+  std::printf("predicted bits of %s (%s): %d of %d cases match\n", column, gpu.name.c_str(), matches, cases);
+  return matches == cases ? 0 : 1;
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const bool compares = arguments.size() == 2 && arguments[0] == "--compare";
+  require(compares || arguments.empty(), "usage: predicted_bits [--compare TABLE]");
+  require(LOCKSTEP_IS_EXACT == 1,
+          "this build's kernels are not exact: configure with -DLOCKSTEP_CUDA_EXACT=ON");
+  require(count_gpus() > 0, why_no_gpu());
+  const Stream stream = make_gpu_stream(0);
+  const GpuProperties gpu = gpu_properties(0);
+  return compares ? compare(arguments[1], stream, gpu) : print(stream);
+}
+
+}  // namespace
+}  // namespace lockstep::predicted
+
+int main(int count, char** arguments) {
+  try {
+    return lockstep::predicted::run({arguments + 1, arguments + count});
+  } catch (const lockstep::UserError& problem) {
+    std::fprintf(stderr, "predicted_bits: %s\n", problem.what());
+    return 2;
+  } catch (const std::exception& problem) {
+    std::fprintf(stderr, "predicted_bits: %s\n", problem.what());
+    return 1;
+  }
+}
