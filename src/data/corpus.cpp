@@ -18,9 +18,9 @@
 #include "core/descriptor.h"
 #include "core/environment.h"
 #include "core/error.h"
-#include "core/random.h"
 #include "core/text.h"
 #include "data/file_kind.h"
+#include "kernels/random.h"
 #include "program/signals.h"
 
 namespace lockstep {

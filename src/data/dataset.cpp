@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/random.h"
+#include "kernels/random.h"
 
 namespace lockstep {
 namespace {

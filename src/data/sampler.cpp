@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/random.h"
+#include "kernels/random.h"
 
 namespace lockstep {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/random.h"
 #include "kernels/kernel.h"
+#include "kernels/random.h"
 
 namespace lockstep {
 

@@ -6,7 +6,7 @@
 
 #include "core/memory.h"
 #include "core/stream.h"
-#include "core/trace.h"
+#include "kernels/trace.h"
 #include "kernels/view.h"
 
 namespace lockstep {

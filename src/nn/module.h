@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/random.h"
+#include "kernels/random.h"
 #include "nn/initial_values.h"
 #include "tensor/tensor.h"
 

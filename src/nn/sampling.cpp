@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/random.h"
 #include "kernels/elementary.h"
+#include "kernels/random.h"
 
 namespace lockstep {
 namespace {

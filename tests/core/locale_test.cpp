@@ -10,9 +10,9 @@
 
 #include "core/error.h"
 #include "core/process.h"
-#include "core/random.h"
 #include "core/shape.h"
 #include "core/text.h"
+#include "kernels/random.h"
 #include "support/foreign_locale.h"
 
 namespace lockstep::locale_test {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "core/random.h"
+#include "kernels/random.h"
 #include "support/user_error.h"
 #include "tokenizer/char_tokenizer.h"
 

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <numbers>
 
-#include "core/random.h"
+#include "kernels/random.h"
 
 namespace lockstep {
 namespace {

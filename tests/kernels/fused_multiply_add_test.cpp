@@ -2,8 +2,8 @@
 #include <bit>
 #include <gtest/gtest.h>
 
-#include "core/random.h"
 #include "kernels/cpu/gemm_vector.h"
+#include "kernels/random.h"
 
 namespace lockstep {
 namespace {

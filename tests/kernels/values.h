@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/random.h"
 #include "kernels/kernel.h"
+#include "kernels/random.h"
 
 namespace lockstep::testing {
 

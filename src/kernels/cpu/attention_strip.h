@@ -5,11 +5,11 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/random.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/map.h"
-#include "kernels/math.h"
 #include "kernels/cpu/tiles.h"
+#include "kernels/math.h"
+#include "kernels/random.h"
 
 namespace lockstep::attention {
 

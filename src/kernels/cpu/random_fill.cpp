@@ -4,9 +4,9 @@
 #include <array>
 #include <cmath>
 
-#include "core/random.h"
 #include "kernels/cpu/map.h"
 #include "kernels/elementary.h"
+#include "kernels/random.h"
 
 namespace lockstep {
 namespace {

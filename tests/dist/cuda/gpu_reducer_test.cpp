@@ -4,11 +4,11 @@
 
 #include "core/error.h"
 #include "core/graph.h"
-#include "core/trace.h"
 #include "dist/cuda/gpu_ranks.h"
 #include "dist/gradient_reducer.h"
 #include "dist/reference_tree.h"
 #include "kernels/fold.h"
+#include "kernels/trace.h"
 #include "tensor/create.h"
 
 namespace lockstep {

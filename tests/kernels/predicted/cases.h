@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/random.h"
 #include "core/stream.h"
 #include "kernels/kernel.h"
+#include "kernels/random.h"
 #include "kernels/view.h"
 
 // Launches of every kernel of the project's own, whose results have predicted bits. An exact build computes

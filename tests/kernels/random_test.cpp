@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/random.h"
+#include "kernels/random.h"
 
 #include <gtest/gtest.h>
 #include <set>
