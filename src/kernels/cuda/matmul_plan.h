@@ -56,6 +56,9 @@ struct EpilogueChoices {
   int count = 0;
 };
 EpilogueChoices epilogues_for(const MatMulKey& key);
+/// Returns those of epilogues_for() that are known to be fast on GPUs of a compute capability, given as 10 *
+/// major + minor.
+EpilogueChoices default_epilogues_for(const MatMulKey& key, int capability);
 
 /// An algorithm as cuBLASLt itself stores it (its header: "can be trivially serialized").
 struct Algorithm {

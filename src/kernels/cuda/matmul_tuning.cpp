@@ -6,6 +6,7 @@
 
 #include "core/cuda_check.h"
 #include "core/environment.h"
+#include "core/gpu.h"
 #include "core/log.h"
 #include "core/stream.h"
 
@@ -71,6 +72,31 @@ std::vector<Algorithm> offers(int device, const MatMulKey& key, const Product& p
   return found.kept;
 }
 
+/// GPUs on which others measured that a fused epilogue of cuBLASLt is not slower than a kernel of its own.
+/// The default plan is not timed, so it fuses on these alone. Tuning tries every epilogue on every GPU.
+struct Fusion {
+  int first_capability, last_capability;  ///< 10 * major + minor
+};
+
+/// Products with GELU are fused on Hopper, and on Blackwell of data centres: llm.c's pull requests 591 and
+/// 653 measured a gain on an H100, and sglang's 34350 on an H100 and an H200. They are not fused elsewhere.
+/// On an RTX 4090 (8.9) cuBLASLt ran a slow kernel after the product (llm.c 338, 591). On an RTX 5090 (12.0)
+/// fusion was 25 % slower (sglang 34350).
+constexpr Fusion gelu_fusion = {90, 109};
+
+/// Sums of columns are fused from Hopper on. On A100s a backward took 6600 ms with them instead of 4042 ms
+/// (issue 90 of NVIDIA's CUDALibrarySamples). No measurement on later GPUs was found.
+constexpr Fusion column_sum_fusion = {90, 129};
+
+bool is_fused_by_default(Epilogue epilogue, int capability) {
+  const auto is_within = [capability](const Fusion& fusion) {
+    return capability >= fusion.first_capability && capability <= fusion.last_capability;
+  };
+  if (applies_gelu(epilogue)) return is_within(gelu_fusion);
+  if (epilogue == Epilogue::column_sum) return is_within(column_sum_fusion);
+  return true;  // adding a bias costs a product nothing
+}
+
 [[noreturn]] void throw_nothing_runs(const MatMulKey& key) {
   throw Error(concat("cuBLASLt has no algorithm for a product of ", key.dtype, " [", key.m, ", ", key.k,
                      "] and [", key.k, ", ", key.n, "]"));
@@ -102,8 +128,20 @@ EpilogueChoices epilogues_for(const MatMulKey& key) {
   return choices;
 }
 
+EpilogueChoices default_epilogues_for(const MatMulKey& key, int capability) {
+  EpilogueChoices choices;
+  const EpilogueChoices possible = epilogues_for(key);
+  for (int i = 0; i < possible.count; ++i) {
+    const Epilogue epilogue = possible.of[static_cast<size_t>(i)];
+    if (is_fused_by_default(epilogue, capability))
+      choices.of[static_cast<size_t>(choices.count++)] = epilogue;
+  }
+  return choices;
+}
+
 MatMulPlan first_plan(int device, const MatMulKey& key) {
-  const EpilogueChoices choices = epilogues_for(key);
+  const GpuProperties gpu = gpu_properties(device);
+  const EpilogueChoices choices = default_epilogues_for(key, 10 * gpu.major + gpu.minor);
   for (int i = 0; i < choices.count; ++i) {
     const Epilogue epilogue = choices.of[static_cast<size_t>(i)];
     const std::vector<Algorithm> algorithms = offers(device, key, Product(key, epilogue), epilogue);

@@ -14,8 +14,8 @@ struct Candidate {
   Algorithm algorithm;
 };
 
-/// Returns cuBLASLt's first suggestion for the epilogue that saves most work. Throws Error if no epilogue has
-/// one.
+/// Returns cuBLASLt's first suggestion for the epilogue that saves most work, of those that are known to be
+/// fast on this GPU. Throws Error if no epilogue has one.
 MatMulPlan first_plan(int device, const MatMulKey& key);
 
 /// Returns the plan with the smallest median time, over all epilogues and up to 32 suggestions for each.

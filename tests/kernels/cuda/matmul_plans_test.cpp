@@ -6,6 +6,7 @@
 
 #include "core/graph.h"
 #include "core/stream.h"
+#include "kernels/cuda/matmul_plan.h"
 #include "kernels/kernel.h"
 #include "kernels/matmul.h"
 #include "support/cuda.h"
@@ -57,6 +58,35 @@ class MatMulPlans : public ::testing::Test {
 };
 
 TEST_F(MatMulPlans, NoProductNoPlan) { EXPECT_EQ(export_matmul_plans(), ""); }
+
+/// Returns the first choice of a default plan on a GPU of this compute capability (10 * major + minor).
+cuda::Epilogue default_epilogue(const cuda::MatMulKey& key, int capability) {
+  return cuda::default_epilogues_for(key, capability).of[0];
+}
+
+TEST(DefaultEpilogues, AreFusedOnlyWhereTheyAreKnownToBeFast) {
+  using cuda::Epilogue;
+  const cuda::MatMulKey sizes{.m = 64, .n = 64, .k = 64, .dtype = DType::bf16, .c_dtype = DType::bf16};
+  cuda::MatMulKey gelu = sizes, gradient = sizes, sums = sizes;
+  gelu.bias = gelu.pre_activation = true;
+  gelu.activation = Activation::gelu_tanh;
+  gradient.pre_activation = true;
+  gradient.activation = Activation::gelu_tanh_backward;
+  sums.c_dtype = DType::f32;
+  sums.column_sum = true;
+  for (const int capability : {80, 86, 89}) {
+    EXPECT_EQ(default_epilogue(gelu, capability), Epilogue::bias) << capability;
+    EXPECT_EQ(default_epilogue(gradient, capability), Epilogue::none) << capability;
+    EXPECT_EQ(default_epilogue(sums, capability), Epilogue::none) << capability;
+  }
+  for (const int capability : {90, 100}) {
+    EXPECT_EQ(default_epilogue(gelu, capability), Epilogue::gelu_aux_bias) << capability;
+    EXPECT_EQ(default_epilogue(gradient, capability), Epilogue::dgelu) << capability;
+    EXPECT_EQ(default_epilogue(sums, capability), Epilogue::column_sum) << capability;
+  }
+  EXPECT_EQ(default_epilogue(gelu, 120), Epilogue::bias);
+  EXPECT_EQ(cuda::epilogues_for(gelu).of[0], Epilogue::gelu_aux_bias) << "tuning tries all";
+}
 
 TEST_F(MatMulPlans, AreSortedALineEachAndNameTheirPlace) {
   for (const int64_t m : {32, 8, 16}) Problem(DType::bf16, m).run();
