@@ -34,6 +34,7 @@ struct Graph::Recording {};
 Graph::Graph(const Stream&, const std::function<void()>&) { throw Error(why_none); }
 Graph::~Graph() = default;
 void Graph::launch() const {}
+bool Graph::has_lent_memory() const { return false; }
 bool is_recording_graph() { return false; }
 
 void Event::record(const Stream&) {}

@@ -22,6 +22,8 @@ class Graph {
 
   /// Enqueues the whole graph.
   void launch() const;
+  /// Returns whether memory from a GraphMemoryScope is still in use. A launch would overwrite it.
+  bool has_lent_memory() const;
 
  private:
   struct Recording;

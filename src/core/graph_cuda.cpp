@@ -76,6 +76,10 @@ void Graph::launch() const {
   cuda::check(cudaGraphLaunch(recording_->executable, cuda::native(recording_->stream)), "starting a graph");
 }
 
+bool Graph::has_lent_memory() const {
+  return gpu_pool(recording_->stream.device).has_lent(recording_->number);
+}
+
 void Event::record(const Stream& stream) {
   const auto* cuda = std::get_if<CudaStream>(&stream);
   if (cuda == nullptr) return;

@@ -19,6 +19,7 @@ namespace lockstep {
 namespace {
 
 thread_local const char* current_label = "other";
+thread_local int graph_memory_scopes = 0;
 
 /// Returns false if a test or a memory checker asked for blocks of exact size that are never reused.
 bool keeps_blocks() {
@@ -48,11 +49,13 @@ class CpuPool final : public MemoryPool {
   static bool is_mapped(int64_t bytes) { return keeps_blocks() && bytes >= int64_t{1} << 18; }
 };
 
-/// Rounds sizes up to one of eight steps per power of two, so that freed blocks fit later requests.
+/// Rounds sizes up to one of eight steps per power of two, so that freed blocks fit later requests. Steps are
+/// at most 2 MiB, the granularity of a GPU's memory: an eighth of a large block would be a loss.
 int64_t size_class(int64_t bytes) {
   if (!keeps_blocks()) return std::max<int64_t>(bytes, 1);
   if (bytes <= 1024) return ((bytes < 1 ? 1 : bytes) + 63) / 64 * 64;
-  const int64_t step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes))) / 8;
+  const int64_t eighth = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(bytes))) / 8;
+  const int64_t step = std::min(eighth, int64_t{2} << 20);
   return (bytes + step - 1) / step * step;
 }
 
@@ -66,6 +69,8 @@ MemoryPool& pool_of(const Stream& stream) {
 
 MemoryScope::MemoryScope(const char* label) : outer_(current_label) { current_label = label; }
 MemoryScope::~MemoryScope() { current_label = outer_; }
+GraphMemoryScope::GraphMemoryScope() { ++graph_memory_scopes; }
+GraphMemoryScope::~GraphMemoryScope() { --graph_memory_scopes; }
 
 std::shared_ptr<std::byte> allocate(int64_t bytes, const Stream& stream) {
   return pool_of(stream).take(bytes, place_of(stream));
@@ -92,9 +97,8 @@ void spare_address_space() {
 std::shared_ptr<std::byte> MemoryPool::take(int64_t bytes, ReuseScope place) {
   expect(bytes >= 0, "an allocation of ", bytes, " bytes");
   const char* label = current_label;
-  const int64_t block_bytes = size_class(bytes);
-  std::byte* block = find(bytes, place, label);
-  if (block == nullptr) {
+  const Block block = find(bytes, place, label);
+  if (block.data == nullptr) {
     std::string rows;
     for (const MemoryUse& use : table())
       rows += concat("\n  ", use.label, ": ", use.current_bytes >> 20, " MiB now, ", use.peak_bytes >> 20,
@@ -104,37 +108,68 @@ std::shared_ptr<std::byte> MemoryPool::take(int64_t bytes, ReuseScope place) {
         "; lower train.batch_size, raise train.accumulate, set train.logit_rows, or shorten data.block_size",
         rows));
   }
-  return {block, [=, this](std::byte* freed) { give(freed, block_bytes, place, label); }};
+  return {block.data, [=, this](std::byte*) { give(block, label); }};
 }
 
-std::byte* MemoryPool::find(int64_t bytes, const ReuseScope& place, const char* label) {
-  const int64_t block_bytes = size_class(bytes);
+MemoryPool::Block MemoryPool::find(int64_t bytes, const ReuseScope& place, const char* label) {
+  Block block{.bytes = size_class(bytes), .place = place};
   const std::lock_guard lock(mutex_);
-  auto& blocks = free_[{place, block_bytes}];
-  std::byte* block = nullptr;
+  auto& blocks = free_[{place, block.bytes}];
   if (blocks.empty()) {
-    block = make(block_bytes);
-    // Freeing waits for the device, which cannot be recorded.
-    if (block == nullptr && !is_recording_graph()) {
-      release_free();
-      block = make(block_bytes);
-    }
+    block = make_or_lend(block.bytes, place);
   } else {
-    block = blocks.back();
+    block.data = blocks.back();
     blocks.pop_back();
   }
-  if (block == nullptr) return nullptr;
-  count(label, block_bytes);
-  use(block, bytes, label);
+  if (block.data == nullptr) return block;
+  count(label, block.bytes);
+  use(block.data, bytes, label);
   return block;
 }
 
-void MemoryPool::give(std::byte* block, int64_t block_bytes, ReuseScope place, const char* label) {
+MemoryPool::Block MemoryPool::make_or_lend(int64_t block_bytes, const ReuseScope& place) {
+  if (graph_memory_scopes > 0 && !is_recording_graph()) {
+    const Block lent = lend(block_bytes, place);
+    if (lent.data != nullptr) return lent;
+  }
+  Block block{.data = make(block_bytes), .bytes = block_bytes, .place = place};
+  // Freeing waits for the device, which cannot be recorded.
+  if (block.data == nullptr && !is_recording_graph()) {
+    release_free();
+    block.data = make(block_bytes);
+  }
+  return block;
+}
+
+MemoryPool::Block MemoryPool::lend(int64_t least_bytes, const ReuseScope& place) {
+  Block smallest;
+  for (auto& [key, blocks] : free_) {
+    const auto& [of, bytes] = key;
+    const bool is_possible =
+        of.queue == place.queue && of.graph != 0 && bytes >= least_bytes && !blocks.empty();
+    if (!is_possible || (smallest.data != nullptr && bytes >= smallest.bytes)) continue;
+    smallest = {.data = blocks.back(), .bytes = bytes, .place = of, .is_lent = true};
+  }
+  if (smallest.data == nullptr) return smallest;
+  free_[{smallest.place, smallest.bytes}].pop_back();
+  ++lent_[smallest.place.graph];
+  return smallest;
+}
+
+void MemoryPool::give(Block block, const char* label) {
   const std::lock_guard lock(mutex_);
-  count(label, -block_bytes);
-  if (dead_graphs_.contains(place.graph)) place.graph = 0;
-  if (!keeps_blocks() && place.graph == 0 && !is_recording_graph()) return destroy(block, block_bytes);
-  free_[{place, block_bytes}].push_back(block);
+  count(label, -block.bytes);
+  if (block.is_lent) --lent_[block.place.graph];
+  if (dead_graphs_.contains(block.place.graph)) block.place.graph = 0;
+  if (!keeps_blocks() && block.place.graph == 0 && !is_recording_graph())
+    return destroy(block.data, block.bytes);
+  free_[{block.place, block.bytes}].push_back(block.data);
+}
+
+bool MemoryPool::has_lent(uint64_t graph) {
+  const std::lock_guard lock(mutex_);
+  const auto found = lent_.find(graph);
+  return found != lent_.end() && found->second > 0;
 }
 
 void MemoryPool::release_graph(uint64_t graph) {

@@ -24,6 +24,16 @@ class MemoryScope {
   const char* outer_;
 };
 
+/// A scope in which this thread's allocations may be memory that recorded graphs of the same stream need only
+/// while they run. It must be freed before the next launch (Graph::has_lent_memory).
+class GraphMemoryScope {
+ public:
+  GraphMemoryScope();
+  ~GraphMemoryScope();
+  GraphMemoryScope(const GraphMemoryScope&) = delete;
+  GraphMemoryScope& operator=(const GraphMemoryScope&) = delete;
+};
+
 /// Allocates memory on the stream's device, aligned to 64 bytes (256 on a GPU). Its contents are undefined.
 /// Freed blocks are kept for the next request of their size class. On a GPU only the same stream reuses them,
 /// even while its earlier work still runs: the queue keeps the uses in order.

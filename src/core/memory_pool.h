@@ -34,6 +34,8 @@ class MemoryPool {
   void release_cached();
   /// Makes the blocks of a destroyed graph available to all requests.
   void release_graph(uint64_t graph);
+  /// Returns whether a block of the graph is in use outside of it.
+  bool has_lent(uint64_t graph);
   std::vector<MemoryUse> table();
 
  protected:
@@ -46,14 +48,24 @@ class MemoryPool {
   virtual std::string device() const = 0;
 
  private:
-  std::byte* find(int64_t bytes, const ReuseScope& place, const char* label);
-  void give(std::byte* block, int64_t block_bytes, ReuseScope place, const char* label);
+  /// A block and where it belongs once it is free.
+  struct Block {
+    std::byte* data = nullptr;
+    int64_t bytes = 0;
+    ReuseScope place = {};
+    bool is_lent = false;  ///< by the graph of `place`
+  };
+  Block find(int64_t bytes, const ReuseScope& place, const char* label);
+  Block make_or_lend(int64_t block_bytes, const ReuseScope& place);
+  Block lend(int64_t least_bytes, const ReuseScope& place);
+  void give(Block block, const char* label);
   void release_free();
   void count(const char* label, int64_t bytes);
 
   std::mutex mutex_;
   std::map<std::tuple<ReuseScope, int64_t>, std::vector<std::byte*>> free_;
   std::set<uint64_t> dead_graphs_;
+  std::map<uint64_t, int> lent_;  ///< number of lent blocks by graph
   std::map<std::string, MemoryUse> uses_;
   MemoryUse total_{.label = "total"};
 };

@@ -30,6 +30,7 @@ std::optional<double> evaluate(const World& world, DataParallel& data_parallel, 
   const DataParallel::Together together(data_parallel);
   const bool gathers = data_parallel.sharding().cuts_reads();
   const MemoryScope scope("validation");
+  const GraphMemoryScope between_steps;
   const int64_t batches = (data.size() + batch_size - 1) / batch_size;
   const int64_t most = (batches + world.size() - 1) / world.size();
   const int64_t begin = std::min(batches, most * world.rank());
@@ -61,6 +62,7 @@ bool generate_sample(const World& world, DataParallel& data_parallel, const Trai
                      const std::function<void(const std::string&)>& print) {
   const auto write = [&](const std::function<bool()>& go_on) {
     const MemoryScope scope("sample text");
+    const GraphMemoryScope between_steps;
     const DataParallel::Together together(data_parallel);
     print(task.sample_text(go_on));
   };

@@ -120,6 +120,8 @@ void StepRunner::start(const Step& step, double learning_rate) {
     run(batches, step.index);
     if (samples < whole_samples_) release_cached_memory(stream_);
   } else {
+    // The graph would overwrite memory that it lent and that is still in use.
+    if (graph_ && graph_->has_lent_memory()) graph_.reset();
     if (!graph_) record(batches, step.index);
     data_parallel_.replay(*graph_);
   }

@@ -154,6 +154,47 @@ TEST(Graph, KeepsItsMemoryToItself) {
   EXPECT_TRUE(came_back) << "the block of a destroyed graph must be reused";
 }
 
+// An evaluation needs about as much memory as a recorded step, which needs its own only while it runs.
+TEST(Graph, LendsItsMemoryBetweenLaunches) {
+  LOCKSTEP_NEEDS_GPU();
+  const std::byte* inside = nullptr;
+  const Graph graph(gpu_stream(), [&] { inside = allocate(size_bytes, gpu_stream()).get(); });
+  release_cached_memory(gpu_stream());
+  const auto smaller = [] { return allocate(size_bytes / 3, gpu_stream()); };
+  {
+    const GraphMemoryScope scope;
+    auto lent = smaller();
+    EXPECT_EQ(lent.get(), inside) << "a block may be larger than the request";
+    EXPECT_TRUE(graph.has_lent_memory());
+    const auto other = smaller();
+    EXPECT_NE(other.get(), inside) << "it is in use";
+    EXPECT_NE(allocate(size_bytes / 3, make_gpu_stream(0)).get(), inside) << "no order between the streams";
+    lent.reset();
+    EXPECT_FALSE(graph.has_lent_memory());
+    EXPECT_EQ(smaller().get(), inside);
+  }
+  release_cached_memory(gpu_stream());
+  EXPECT_NE(smaller().get(), inside) << "outside of the scope";
+  graph.launch();
+}
+
+TEST(Graph, MemoryThatIsStillLentAtItsEndBelongsToAllAfterwards) {
+  LOCKSTEP_NEEDS_GPU();
+  const std::byte* inside = nullptr;
+  auto graph =
+      std::make_unique<Graph>(gpu_stream(), [&] { inside = allocate(size_bytes, gpu_stream()).get(); });
+  release_cached_memory(gpu_stream());
+  std::shared_ptr<std::byte> lent;
+  {
+    const GraphMemoryScope scope;
+    lent = allocate(size_bytes, gpu_stream());
+  }
+  ASSERT_EQ(lent.get(), inside);
+  graph.reset();
+  lent.reset();
+  EXPECT_EQ(allocate(size_bytes, gpu_stream()).get(), inside);
+}
+
 TEST(Graph, WaitingOnTheHostCannotBeRecorded) {
   LOCKSTEP_NEEDS_GPU();
   EXPECT_THROW(Graph(gpu_stream(), [] { synchronize(gpu_stream()); }), Error);
