@@ -2,6 +2,7 @@
 #include "comm/nccl_communicator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <mutex>
@@ -33,14 +34,43 @@ void check(ncclResult_t result, const char* call) {
 
 cudaStream_t native(const Stream& stream) { return cuda::native(std::get<CudaStream>(stream)); }
 
+/// Memory of a communicator. It outlives its registration.
+struct Allocation {
+  std::shared_ptr<std::byte> memory;
+  int64_t bytes = 0;
+  void* handle = nullptr;  ///< registration handle; null if ranks have none
+};
+
+/// The connection of a rank. A thread that aborts it may outlive its owner.
+struct Connection {
+  ncclComm_t communicator = nullptr;
+  int device = 0;
+  std::atomic<bool> is_broken = false;  ///< no call is allowed any more
+  std::vector<Allocation> allocations = {};
+  std::timed_mutex mutex = {};  ///< held during calls of this rank and of its watchdog thread
+};
+
+/// Aborts a connection on a thread of its own. ncclCommAbort waits for the GPU, and until all graphs with the
+/// communicator's operations are destroyed. The caller may have to destroy them first.
+void abort_in_background(const std::shared_ptr<Connection>& connection) {
+  if (connection->communicator == nullptr || connection->is_broken.exchange(true)) return;
+  std::thread([connection] {
+    // A call in progress gets time to end. A rank that hangs inside a call still has to be ended.
+    if (connection->mutex.try_lock_for(std::chrono::seconds(1))) connection->mutex.unlock();
+    cudaSetDevice(connection->device);
+    ncclCommAbort(connection->communicator);
+  }).detach();
+}
+
 class NcclCommunicatorImplementation final : public NcclCommunicator {
  public:
-  NcclCommunicatorImplementation(Communicator& host, const ncclUniqueId& id, int device)
-      : host_(host), device_(device) {
+  NcclCommunicatorImplementation(Communicator& host, const ncclUniqueId& id, int device) : host_(host) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     // No call blocks, so that every wait has a deadline and break_off() is always possible.
     config.blocking = 0;
-    const ncclResult_t result = ncclCommInitRankConfig(&communicator_, host.size(), id, host.rank(), &config);
+    connection_->device = device;
+    const ncclResult_t result =
+        ncclCommInitRankConfig(&connection_->communicator, host.size(), id, host.rank(), &config);
     try {
       settle(result, "ncclCommInitRankConfig");
     } catch (...) {
@@ -50,14 +80,14 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
   }
 
   ~NcclCommunicatorImplementation() override {
-    if (communicator_ == nullptr) return;
+    if (connection_->communicator == nullptr || connection_->is_broken.load()) return;
     // Ranks finalize together. A rank must not wait for the others if it, or one of them, is going down.
     const bool is_going_down = std::uncaught_exceptions() > 0 || host_.cancelled().load();
     if (is_going_down || !finalize()) {
       break_off();
       return;
     }
-    ncclCommDestroy(communicator_);
+    ncclCommDestroy(connection_->communicator);
   }
 
   void exchange(std::span<const Message> sends, std::span<const Message> receives,
@@ -74,7 +104,7 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
         for (const Message& message : messages)
           if (message.bytes > 0 && (result == ncclSuccess || result == ncclInProgress))
             result = call(message.data, static_cast<size_t>(message.bytes), ncclUint8, message.peer,
-                          communicator_, native(stream));
+                          connection_->communicator, native(stream));
       };
       post(sends, ncclSend);
       post(receives, ncclRecv);
@@ -84,8 +114,8 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
 
   void all_reduce(float* values, int64_t count, const Stream& stream) override {
     in_group("ncclAllReduce", [&] {
-      return ncclAllReduce(values, values, static_cast<size_t>(count), ncclFloat32, ncclSum, communicator_,
-                           native(stream));
+      return ncclAllReduce(values, values, static_cast<size_t>(count), ncclFloat32, ncclSum,
+                           connection_->communicator, native(stream));
     });
   }
 
@@ -97,12 +127,12 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
     if (host_.on_every_rank(has_memory)) {
       void* handle = nullptr;
       const bool is_registered =
-          bytes == 0 ||
-          (ncclCommRegister(communicator_, memory, static_cast<size_t>(bytes), &handle) == ncclSuccess &&
-           handle != nullptr);
+          bytes == 0 || (ncclCommRegister(connection_->communicator, memory, static_cast<size_t>(bytes),
+                                          &handle) == ncclSuccess &&
+                         handle != nullptr);
       const bool all_registered = host_.on_every_rank(is_registered);
       if (handle != nullptr && !all_registered) {
-        ncclCommDeregister(communicator_, handle);
+        ncclCommDeregister(connection_->communicator, handle);
         handle = nullptr;
       }
       const auto freed = [](std::byte* gone) {
@@ -116,30 +146,28 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
   }
 
   std::string background_error() override {
-    cudaSetDevice(device_);
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock() || communicator_ == nullptr) return {};  // a call is in progress: ask later
+    cudaSetDevice(connection_->device);
+    const std::unique_lock lock(connection_->mutex, std::try_to_lock);
+    if (!lock.owns_lock() || connection_->is_broken.load()) return {};  // a call is in progress: ask later
     ncclResult_t state = ncclSuccess;
-    const ncclResult_t result = ncclCommGetAsyncError(communicator_, &state);
+    const ncclResult_t result = ncclCommGetAsyncError(connection_->communicator, &state);
     if (result == ncclSuccess && (state == ncclSuccess || state == ncclInProgress)) return {};
-    return words("NCCL", result == ncclSuccess ? state : result, communicator_);
+    return words("NCCL", result == ncclSuccess ? state : result, connection_->communicator);
   }
 
-  void break_off() override {
-    // A rank that hangs inside a call still has to be ended.
-    const std::unique_lock lock(mutex_, std::chrono::seconds(1));
-    const ncclComm_t aborted = communicator_;
-    communicator_ = nullptr;
-    if (aborted != nullptr) ncclCommAbort(aborted);
-  }
+  void break_off() override { abort_in_background(connection_); }
 
  private:
+  void expect_connected(const char* what) const {
+    expect(!connection_->is_broken.load(), what, ": NCCL was aborted");
+  }
+
   template <class Calls>
   void in_group(const char* what, Calls calls) {
     ncclResult_t result = ncclSuccess;
     {
-      const std::lock_guard lock(mutex_);
-      expect(communicator_ != nullptr, what, ": NCCL was aborted");
+      const std::lock_guard lock(connection_->mutex);
+      expect_connected(what);
       check(ncclGroupStart(), "ncclGroupStart");
       const ncclResult_t inside = calls();
       result = ncclGroupEnd();
@@ -156,26 +184,21 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
       expect(Clock::now() < deadline, what, ": waited ", host_.timeout(),
              " s for the other ranks (dist.timeout_s)");
       std::this_thread::yield();
-      const std::lock_guard lock(mutex_);
-      expect(communicator_ != nullptr, what, ": NCCL was aborted");
-      check(ncclCommGetAsyncError(communicator_, &result), "ncclCommGetAsyncError");
+      const std::lock_guard lock(connection_->mutex);
+      expect_connected(what);
+      check(ncclCommGetAsyncError(connection_->communicator, &result), "ncclCommGetAsyncError");
     }
-    if (result != ncclSuccess) throw Error(words(what, result, communicator_));
+    if (result == ncclSuccess) return;
+    expect_connected(what);
+    throw Error(words(what, result, connection_->communicator));
   }
 
-  /// Memory from allocate(). It lives as long as the communicator, so it outlives its registration.
-  struct Allocation {
-    std::shared_ptr<std::byte> memory;
-    int64_t bytes = 0;
-    void* handle = nullptr;  ///< registration handle; null if ranks have none
-  };
-
   std::shared_ptr<std::byte> keep(Allocation allocation) {
-    return allocations_.emplace_back(std::move(allocation)).memory;
+    return connection_->allocations.emplace_back(std::move(allocation)).memory;
   }
 
   bool was_allocated(const std::byte* data, int64_t bytes) const {
-    return std::ranges::any_of(allocations_, [&](const Allocation& allocation) {
+    return std::ranges::any_of(connection_->allocations, [&](const Allocation& allocation) {
       const std::byte* const begin = allocation.memory.get();
       return data >= begin && data + bytes <= begin + allocation.bytes;
     });
@@ -183,22 +206,19 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
 
   bool finalize() {
     constexpr auto limit = std::chrono::seconds(5);
-    for (const Allocation& allocation : allocations_)
-      if (allocation.handle != nullptr) ncclCommDeregister(communicator_, allocation.handle);
+    for (const Allocation& allocation : connection_->allocations)
+      if (allocation.handle != nullptr) ncclCommDeregister(connection_->communicator, allocation.handle);
     const auto deadline = Clock::now() + limit;
-    ncclResult_t state = ncclCommFinalize(communicator_);
+    ncclResult_t state = ncclCommFinalize(connection_->communicator);
     while (state == ncclInProgress && Clock::now() < deadline) {
       std::this_thread::yield();
-      if (ncclCommGetAsyncError(communicator_, &state) != ncclSuccess) return false;
+      if (ncclCommGetAsyncError(connection_->communicator, &state) != ncclSuccess) return false;
     }
     return state == ncclSuccess;
   }
 
   Communicator& host_;
-  int device_;
-  ncclComm_t communicator_ = nullptr;
-  std::vector<Allocation> allocations_;
-  std::timed_mutex mutex_;  ///< between this rank and its watchdog thread
+  std::shared_ptr<Connection> connection_ = std::make_shared<Connection>();
 };
 
 /// Returns the id that rank 0 makes. Throws Error on all ranks if rank 0 cannot make one.

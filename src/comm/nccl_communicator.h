@@ -31,7 +31,8 @@ class NcclCommunicator {
   /// Returns the error that occurred in the background; empty without one. Any thread may call it; the call
   /// selects this rank's GPU for that thread.
   virtual std::string background_error() = 0;
-  /// Aborts all operations, also those that run on the GPU. Any thread may call it; later calls throw.
+  /// Begins to abort all operations, also those that run on the GPU, and returns at once. Any thread may call
+  /// it. Later calls throw. The memory of allocate() stays valid until the abort is done.
   virtual void break_off() = 0;
 };
 

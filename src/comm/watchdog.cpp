@@ -44,19 +44,19 @@ void Watchdog::watch(const char* name, int64_t bytes, const Stream& stream,
                      const std::function<void()>& enqueue, std::function<bool()> has_begun) {
   if (is_recording_graph()) return enqueue();
   check();
-  Work* work = nullptr;
+  // A call of CUDA may block. So none is made under the mutex, which the other thread needs.
+  std::unique_ptr<Work> work = idle_work();
+  work->name = name;
+  work->bytes = bytes;
+  work->has_begun = std::move(has_begun);
+  work->is_queued = false;
+  work->seen.reset();
+  work->begin.record(stream);
+  Work& queued = *work;
   {
     const std::lock_guard lock(mutex_);
-    if (idle_.empty()) idle_.push_back(std::make_unique<Work>());
-    work = running_.emplace_back(std::move(idle_.front())).get();
-    idle_.pop_front();
-    work->name = name;
-    work->bytes = bytes;
-    work->has_begun = std::move(has_begun);
-    work->is_queued = false;
-    work->seen.reset();
     work->sequence = host_.recorder().begin(name, bytes);
-    work->begin.record(stream);
+    running_.push_back(std::move(work));
   }
   try {
     enqueue();
@@ -64,9 +64,17 @@ void Watchdog::watch(const char* name, int64_t bytes, const Stream& stream,
     check();  // throws the cause if the watchdog has found it
     throw;
   }
+  queued.end.record(stream);
   const std::lock_guard lock(mutex_);
-  work->end.record(stream);
-  work->is_queued = true;
+  queued.is_queued = true;
+}
+
+std::unique_ptr<Watchdog::Work> Watchdog::idle_work() {
+  const std::lock_guard lock(mutex_);
+  if (idle_.empty()) return std::make_unique<Work>();
+  std::unique_ptr<Work> work = std::move(idle_.front());
+  idle_.pop_front();
+  return work;
 }
 
 void Watchdog::check() const {
@@ -77,43 +85,54 @@ void Watchdog::check() const {
 void Watchdog::serve() {
   std::unique_lock lock(mutex_);
   while (!stopped_.wait_for(lock, period, [this] { return stopping_; })) {
+    lock.unlock();
     std::string message;
     try {
-      const std::string error = transport_.background_error();
-      retire_finished();
-      message = problem(error);
+      message = look();
     } catch (const Error& failure) {
       message = failure.what();
     }
-    if (!message.empty()) return fail(message, lock);
+    if (!message.empty()) return fail(message);
+    lock.lock();
   }
 }
 
-void Watchdog::retire_finished() {
-  while (!running_.empty() && running_.front()->is_queued && running_.front()->end.has_passed()) {
-    host_.recorder().end(running_.front()->sequence);
+std::string Watchdog::look() {
+  const std::string error = transport_.background_error();
+  while (true) {
+    Work* oldest = nullptr;
+    bool is_queued = false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!running_.empty()) oldest = running_.front().get();
+      is_queued = oldest != nullptr && oldest->is_queued;
+    }
+    if (oldest == nullptr) return error;
+    if (!is_queued || !oldest->end.has_passed()) return problem_of(*oldest, error);
+    const std::lock_guard lock(mutex_);
+    host_.recorder().end(oldest->sequence);
     idle_.push_back(std::move(running_.front()));
     running_.pop_front();
   }
 }
 
-std::string Watchdog::problem(const std::string& background_error) {
-  if (running_.empty()) return background_error;
-  Work& oldest = *running_.front();
+std::string Watchdog::problem_of(Work& work, const std::string& background_error) {
   std::string problem = background_error;
   if (problem.empty()) {
-    const bool has_begun = oldest.has_begun ? oldest.has_begun() : oldest.begin.has_passed();
+    const bool has_begun = work.has_begun ? work.has_begun() : work.begin.has_passed();
     if (!has_begun) return {};
-    if (!oldest.seen) oldest.seen = Clock::now();
-    if (Clock::now() - *oldest.seen < std::chrono::duration<double>(host_.timeout())) return {};
+    if (!work.seen) work.seen = Clock::now();
+    if (Clock::now() - *work.seen < std::chrono::duration<double>(host_.timeout())) return {};
     problem = concat("waited ", host_.timeout(), " s for the other ranks (dist.timeout_s)");
   }
-  return host_.failure_of(oldest.name, oldest.bytes, oldest.sequence, problem);
+  return host_.failure_of(work.name, work.bytes, work.sequence, problem);
 }
 
-void Watchdog::fail(const std::string& message, std::unique_lock<std::mutex>& lock) {
-  failure_ = message;
-  lock.unlock();
+void Watchdog::fail(const std::string& message) {
+  {
+    const std::lock_guard lock(mutex_);
+    failure_ = message;
+  }
   report_and_end_soon({message});
   host_.cancel();
   transport_.break_off();

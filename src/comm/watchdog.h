@@ -43,10 +43,12 @@ class Watchdog {
  private:
   struct Work;
 
+  std::unique_ptr<Work> idle_work();
   void serve();
-  void retire_finished();
-  std::string problem(const std::string& background_error);
-  void fail(const std::string& message, std::unique_lock<std::mutex>& lock);
+  /// Returns the failure to report, or nothing. Notes which collectives have ended.
+  std::string look();
+  std::string problem_of(Work& work, const std::string& background_error);
+  void fail(const std::string& message);
 
   Communicator& host_;
   Transport transport_;

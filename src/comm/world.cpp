@@ -184,6 +184,12 @@ std::atomic<bool> is_program = false;
 
 constexpr std::chrono::seconds patience_after_failure{5};
 
+/// Ends this process, because its GPU is lost. Nothing that uses the GPU is destroyed.
+void end_without_gpu(const Error& failure) {
+  first_failure.report({concat(failure.what(), " (", place_in_sources(failure), ")"), 1});
+  ::_exit(first_failure.end());
+}
+
 int run_on_threads(int ranks, const std::function<int(const World&)>& body) {
   std::vector<int> codes(static_cast<size_t>(ranks), 0);
   run_ranks(ranks, [&](Communicator& communicator) {
@@ -199,6 +205,7 @@ int run_and_report(const std::function<int()>& body) {
   begin_program();
   spare_address_space();
   is_program = true;
+  lost_gpu = end_without_gpu;
   try {
     code = body();
   } catch (const LaunchMistake& failure) {

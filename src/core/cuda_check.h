@@ -10,15 +10,14 @@
 
 namespace lockstep::cuda {
 
-/// Throws Error with CUDA's message for the result unless it is a success.
+/// Throws Error with CUDA's message for the result. If the GPU is lost, calls lost_gpu (core/gpu.h) first.
+[[noreturn]] void fail(cudaError_t result, const char* what, const char* file, int line);
+
+/// Calls fail() unless the result is a success.
 inline void check(cudaError_t result, const char* what, const char* file = __builtin_FILE(),
                   int line = __builtin_LINE()) {
-  if (result == cudaSuccess) [[likely]]
-    return;
-  // Clears the error for the next call. An error that the device cannot recover from stays.
-  cudaGetLastError();
-  throw Error(concat(what, " failed: ", cudaGetErrorString(result), " (", cudaGetErrorName(result), ")"),
-              file, line);
+  if (result != cudaSuccess) [[unlikely]]
+    fail(result, what, file, line);
 }
 
 inline cudaStream_t native(const CudaStream& stream) { return static_cast<cudaStream_t>(stream.handle); }

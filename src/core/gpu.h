@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/error.h"
 #include "core/stream.h"
 
 namespace lockstep {
@@ -16,6 +17,10 @@ struct GpuProperties {
   int minor = 0;
   int64_t memory_bytes = 0;
 };
+
+/// Called with an error after which this process cannot use the GPU again, such as an illegal address. An
+/// exception could wait for the GPU forever, where it frees memory. So programs end in this function.
+inline void (*lost_gpu)(const Error&) = nullptr;
 
 /// Returns how many GPUs this process sees. It is 0 without a driver and in a build without CUDA.
 int count_gpus();

@@ -75,9 +75,51 @@ cudaError_t count(int& devices) {
   return result;
 }
 
+/// Returns the GPU's own number. If MIG has sliced a GPU, `properties` may have the number of the whole GPU.
+cudaUUID_t uuid_of(int device, const cudaDeviceProp& properties) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
+  cudaGetDriverEntryPointByVersion("cuDeviceGetUuid", &function, 11040, cudaEnableDefault, &found);
+#else
+  cudaGetDriverEntryPoint("cuDeviceGetUuid", &function, cudaEnableDefault, &found);
+#endif
+  cudaUUID_t uuid = properties.uuid;
+  if (function != nullptr && found == cudaDriverEntryPointSuccess)
+    reinterpret_cast<int (*)(cudaUUID_t*, int)>(function)(&uuid, device);
+  return uuid;
+}
+
 std::string version_text(int version) { return concat(version / 1000, ".", version % 1000 / 10); }
 
+/// Returns whether the process must end to use the GPU again, as the documentation of cudaError says. Numbers
+/// stand for errors that older toolkits do not declare.
+bool is_lost_after(cudaError_t error) {
+  constexpr int contained = 226, tensor_memory_leak = 721, external_device = 911;
+  constexpr int errors[] = {
+      cudaErrorECCUncorrectable,    cudaErrorNvlinkUncorrectable, contained,
+      cudaErrorIllegalAddress,      cudaErrorLaunchTimeout,       cudaErrorAssert,
+      cudaErrorHardwareStackError,  cudaErrorIllegalInstruction,  cudaErrorMisalignedAddress,
+      cudaErrorInvalidAddressSpace, cudaErrorInvalidPc,           cudaErrorLaunchFailure,
+      tensor_memory_leak,           cudaErrorMpsClientTerminated, external_device};
+  return std::ranges::find(errors, static_cast<int>(error)) != std::end(errors);
+}
+
 }  // namespace
+
+void cuda::fail(cudaError_t result, const char* what, const char* file, int line) {
+  // Clears the error for the next call. An error after which the GPU is lost stays.
+  cudaGetLastError();
+  const bool is_lost = is_lost_after(result);
+  const Error failure(
+      concat(what, " failed: ", cudaGetErrorString(result), " (", cudaGetErrorName(result), ")",
+             is_lost ? "; this process cannot use the GPU any more ('dmesg | grep Xid' shows "
+                       "the driver's report)"
+                     : ""),
+      file, line);
+  if (is_lost && lost_gpu != nullptr) lost_gpu(failure);
+  throw failure;
+}
 
 int count_gpus() {
   int devices = 0;
@@ -105,8 +147,9 @@ std::string why_no_gpu() {
 GpuProperties gpu_properties(int device) {
   cudaDeviceProp properties = {};
   cuda::check(cudaGetDeviceProperties(&properties, device), "querying a GPU's properties");
+  const cudaUUID_t uuid = uuid_of(device, properties);
   return {.name = properties.name,
-          .uuid = "GPU-" + hexadecimal({properties.uuid.bytes, sizeof properties.uuid.bytes}),
+          .uuid = "GPU-" + hexadecimal({uuid.bytes, sizeof uuid.bytes}),
           .major = properties.major,
           .minor = properties.minor,
           .memory_bytes = static_cast<int64_t>(properties.totalGlobalMem)};

@@ -35,6 +35,12 @@ struct Capture {
 /// Stores a result for cudaGetLastError and returns it.
 cudaError_t remember(cudaError_t result);
 
+/// The error of all calls once the GPU is lost, else cudaSuccess. LOCKSTEP_EMULATED_GPU_LOST_AFTER is the
+/// number of kernels that run before that.
+cudaError_t lost_device();
+/// Counts a kernel. Returns false if the GPU is lost, and the kernel must not run.
+bool count_kernel();
+
 /// Returns the stream, or null with the reason in `result`.
 CUstream_st* find_stream(cudaStream_t handle, cudaError_t& result);
 
@@ -48,7 +54,7 @@ cudaError_t refuse_unsafe_call();
 int current_device();
 int device_count();
 
-/// The compute capability of the emulated GPUs, from LOCKSTEP_EMULATED_COMPUTE_CAPABILITY; 8.0 by default.
+/// The compute capability of the emulated GPUs, from LOCKSTEP_EMULATED_COMPUTE_CAPABILITY; 9.0 by default.
 struct ComputeCapability {
   int major, minor;
 };

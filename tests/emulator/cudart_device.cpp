@@ -3,6 +3,7 @@
 // The CUDA runtime's functions for devices and errors.
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -21,6 +22,7 @@ constexpr int multiprocessors = 4;  // few, so that tests also have grids larger
 
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local int device_of_thread = 0;
+std::atomic<bool> is_lost{false};
 
 struct ErrorText {
   cudaError_t error;
@@ -33,6 +35,7 @@ constexpr ErrorText error_texts[] = {
     {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
     {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
     {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
     {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
@@ -51,6 +54,13 @@ constexpr ErrorText error_texts[] = {
 
 }  // namespace
 
+/// The driver's cuDeviceGetUuid_v2.
+int uuid_of_slice(cudaUUID_t* uuid, int device) {
+  std::memset(uuid->bytes, 0xee, sizeof(uuid->bytes));
+  uuid->bytes[0] = static_cast<char>(device);
+  return 0;
+}
+
 cudaError_t remember(cudaError_t result) {
   if (result != cudaSuccess && result != cudaErrorNotReady) last_error = result;
   return result;
@@ -65,11 +75,20 @@ int device_count() {
 
 ComputeCapability compute_capability() {
   const char* text = std::getenv("LOCKSTEP_EMULATED_COMPUTE_CAPABILITY");
-  ComputeCapability result{.major = 8, .minor = 0};
+  ComputeCapability result{.major = 9, .minor = 0};
   const bool is_valid = text == nullptr || std::sscanf(text, "%d.%d", &result.major, &result.minor) == 2;
   lockstep::expect(is_valid && result.major >= 8,
                    "emulator: LOCKSTEP_EMULATED_COMPUTE_CAPABILITY must be 8.0 or later, as in 9.0");
   return result;
+}
+
+cudaError_t lost_device() { return is_lost.load() ? cudaErrorIllegalAddress : cudaSuccess; }
+
+bool count_kernel() {
+  static const char* const limit = std::getenv("LOCKSTEP_EMULATED_GPU_LOST_AFTER");
+  static std::atomic<int> kernels{0};
+  if (limit != nullptr && ++kernels > std::atoi(limit)) is_lost.store(true);
+  return !is_lost.load();
 }
 
 }  // namespace emulator
@@ -111,8 +130,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (!is_device(device)) return remember(cudaErrorInvalidDevice);
   *properties = {};
   std::strcpy(properties->name, "Lockstep emulator");
+  // As if MIG had sliced one GPU: the slices share this number, and only the driver knows their own.
   std::memset(properties->uuid.bytes, 0xee, sizeof(properties->uuid.bytes));
-  properties->uuid.bytes[0] = static_cast<char>(device);
   const auto [major, minor] = emulator::compute_capability();
   properties->major = major;
   properties->minor = minor;
@@ -126,6 +145,21 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->pciBusID = device;
   return cudaSuccess;
 }
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned,
+                                             unsigned long long, cudaDriverEntryPointQueryResult* result) {
+  const bool is_known = std::strcmp(symbol, "cuDeviceGetUuid") == 0;
+  *function = is_known ? reinterpret_cast<void*>(&emulator::uuid_of_slice) : nullptr;
+  *result = is_known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  return cudaSuccess;
+}
+
+#if CUDART_VERSION < 12050
+cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long flags,
+                                    cudaDriverEntryPointQueryResult* result) {
+  return cudaGetDriverEntryPointByVersion(symbol, function, 0, flags, result);
+}
+#endif
 
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   if (!is_device(device)) return remember(cudaErrorInvalidDevice);

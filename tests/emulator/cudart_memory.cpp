@@ -2,7 +2,9 @@
 
 // The CUDA runtime's functions for memory.
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "core/error.h"
 #include "emulator/arena.h"
@@ -26,6 +28,8 @@ cudaError_t allocate(void** memory, size_t bytes, Arena::Kind kind) {
 
 cudaError_t release(void* memory, Arena::Kind kind) {
   if (memory == nullptr) return cudaSuccess;
+  // Freeing waits for the GPU. One that fell off its bus never answers.
+  while (emulator::lost_device() != cudaSuccess) std::this_thread::sleep_for(std::chrono::seconds(1));
   if (const cudaError_t result = emulator::refuse_unsafe_call(); result != cudaSuccess)
     return remember(result);
   return remember(Arena::get().release(memory, kind) ? cudaSuccess : cudaErrorInvalidValue);

@@ -89,7 +89,8 @@ void leave_capture(CUstream_st& stream) {
 }  // namespace
 
 CUstream_st* find_stream(cudaStream_t handle, cudaError_t& result) {
-  result = cudaSuccess;
+  result = lost_device();
+  if (result != cudaSuccess) return nullptr;
   if (handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread)
     return &default_stream();
   const std::lock_guard lock(mutex);

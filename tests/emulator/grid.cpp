@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "emulator/block.h"
+#include "emulator/cudart.h"
 
 namespace emulator {
 namespace {
@@ -56,6 +57,7 @@ void run(const Launch& launch) {
   thread_local std::unique_ptr<Block> own;
   lockstep::expect(running_block == nullptr, "emulator: a kernel launches a kernel");
   check(launch);
+  if (!count_kernel()) return;
   if (!own) own = std::make_unique<Block>();
   Block& block = *own;
   const uint32_t seed = schedule;

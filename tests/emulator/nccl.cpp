@@ -4,11 +4,8 @@
 // shared memory that the unique id names. Work runs on the thread that enqueues it and waits there for the
 // other ranks. An abort ends the wait.
 
-#include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstring>
-#include <fcntl.h>
 #include <map>
 #include <memory>
 #include <nccl.h>
@@ -19,134 +16,31 @@
 #include <unistd.h>
 #include <vector>
 
+#include "emulator/cudart.h"
 #include "emulator/emulator.h"
+#include "emulator/nccl_ranks.h"
 
 namespace emulator {
 namespace {
 
-/// A buffer for messages from one rank to another. It is full until the receiver has copied it. Longer
-/// messages are sent in several parts.
-struct Mailbox {
-  static constexpr size_t capacity = 16 << 10;
-  std::atomic<bool> is_full;
-  bool is_registered;  ///< true if the sender's memory is registered
-  size_t bytes;
-  std::byte content[capacity];
+/// An operation that a graph holds, for as long as the graph lives.
+class HeldByGraph {
+ public:
+  explicit HeldByGraph(std::shared_ptr<Membership> member) : member_(std::move(member)) {
+    member_->recorded.fetch_add(1);
+  }
+  ~HeldByGraph() { member_->recorded.fetch_sub(1); }
+  HeldByGraph(const HeldByGraph&) = delete;
+  HeldByGraph& operator=(const HeldByGraph&) = delete;
+
+ private:
+  std::shared_ptr<Membership> member_;
 };
 
-/// The layout of the shared memory. New pages are zero, and zero is the initial state of all members.
-struct Meeting {
-  std::atomic<int> ranks_here;
-  std::atomic<int> ranks_finalized;
-  Mailbox boxes[1];  ///< one mailbox for each pair of ranks
-};
-
-size_t bytes_of_meeting(int ranks) {
-  return sizeof(Meeting) + sizeof(Mailbox) * static_cast<size_t>(ranks * ranks);
-}
-
-Meeting* open_meeting(const char* name, int ranks) {
-  const int file = ::shm_open(name, O_RDWR | O_CREAT, 0600);
-  if (file < 0) return nullptr;
-  const size_t bytes = bytes_of_meeting(ranks);
-  const bool is_sized = ::ftruncate(file, static_cast<off_t>(bytes)) == 0;
-  void* memory = is_sized ? ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0) : MAP_FAILED;
-  ::close(file);
-  return memory == MAP_FAILED ? nullptr : static_cast<Meeting*>(memory);
-}
-
-/// The state that a rank shares with its enqueued work. The work may outlive the communicator.
-struct Membership {
-  std::string name;
-  Meeting* meeting = nullptr;
-  int rank = 0;
-  int ranks = 1;
-  std::atomic<bool> is_aborted{false};
-  std::atomic<bool> has_mixture{false};  ///< true after a message with registered memory at only one end
-
-  ~Membership() {
-    ::munmap(meeting, bytes_of_meeting(ranks));
-    ::shm_unlink(name.c_str());  // needed if a rank never arrived
-  }
-  Mailbox& box(int from, int to) const { return meeting->boxes[from * ranks + to]; }
-};
-
-struct Transfer {
-  bool is_send = false;
-  int peer = 0;
-  std::byte* data = nullptr;
-  size_t bytes = 0;
-  bool is_registered = false;
-  size_t done = 0;
-};
-
-/// Moves one part of a message if the mailbox allows it. A message with registered memory at only one end is
-/// undefined in NCCL's guide, and an H200 waits forever. Here it is an error of the communicator, which then
-/// moves no more data.
-bool advance(Membership& member, Transfer& transfer) {
-  const int from = transfer.is_send ? member.rank : transfer.peer;
-  const int to = transfer.is_send ? transfer.peer : member.rank;
-  Mailbox& box = member.box(from, to);
-  if (box.is_full.load(std::memory_order_acquire) == transfer.is_send) return false;
-  if (transfer.is_send) {
-    box.bytes = std::min(Mailbox::capacity, transfer.bytes - transfer.done);
-    box.is_registered = transfer.is_registered;
-    std::memcpy(box.content, transfer.data + transfer.done, box.bytes);
-  } else {
-    if (box.is_registered != transfer.is_registered) {
-      member.has_mixture.store(true);
-      return false;
-    }
-    std::memcpy(transfer.data + transfer.done, box.content, box.bytes);
-  }
-  transfer.done += box.bytes;
-  box.is_full.store(transfer.is_send, std::memory_order_release);
-  return true;
-}
-
-/// Moves all transfers concurrently. Transfers between the same two ranks keep their order. Returns early
-/// after an abort or an error of the communicator.
-void move(Membership& member, std::vector<Transfer> transfers) {
-  std::erase_if(transfers, [](const Transfer& transfer) { return transfer.bytes == 0; });
-  while (!transfers.empty() && !member.is_aborted.load() && !member.has_mixture.load()) {
-    bool any = false;
-    std::vector<bool> sends(static_cast<size_t>(member.ranks)), receives(sends);
-    for (Transfer& transfer : transfers) {
-      auto& is_later = transfer.is_send ? sends : receives;
-      const auto peer = static_cast<size_t>(transfer.peer);
-      if (!is_later[peer]) any = advance(member, transfer) || any;
-      is_later[peer] = true;
-    }
-    std::erase_if(transfers, [](const Transfer& transfer) { return transfer.done == transfer.bytes; });
-    if (!any) std::this_thread::sleep_for(std::chrono::microseconds(20));
-  }
-}
-
-/// Gathers every rank's data in rank order.
-void gather(Membership& member, const std::byte* mine, size_t bytes, std::byte* all) {
-  std::vector<Transfer> transfers;
-  std::byte* const own = all + static_cast<size_t>(member.rank) * bytes;
-  if (own != mine) std::memcpy(own, mine, bytes);
-  for (int peer = 0; peer < member.ranks; ++peer) {
-    if (peer == member.rank) continue;
-    transfers.push_back({.is_send = true, .peer = peer, .data = own, .bytes = bytes});
-    transfers.push_back({.peer = peer, .data = all + static_cast<size_t>(peer) * bytes, .bytes = bytes});
-  }
-  move(member, std::move(transfers));
-}
-
-/// Adds in the order of a ring. The sum of chunk c begins with rank c.
-void all_reduce(Membership& member, const float* mine, float* sums, size_t count) {
-  const auto ranks = static_cast<size_t>(member.ranks);
-  std::vector<float> all(ranks * count);
-  gather(member, reinterpret_cast<const std::byte*>(mine), count * sizeof(float),
-         reinterpret_cast<std::byte*>(all.data()));
-  for (size_t i = 0; i < count; ++i) {
-    const size_t first = i * ranks / count;
-    float sum = all[first * count + i];
-    for (size_t step = 1; step < ranks; ++step) sum += all[(first + step) % ranks * count + i];
-    sums[i] = sum;
-  }
+/// Waits as NCCL does before it frees a communicator, without a limit: graphs that hold its operations have
+/// to be destroyed first.
+void wait_for_graphs(const Membership& member) {
+  while (member.recorded.load() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 using Work = std::function<void(Membership&)>;
@@ -192,15 +86,21 @@ struct ncclComm {
 };
 
 using emulator::Group;
-using emulator::own_group;
 using emulator::Membership;
+using emulator::own_group;
 using emulator::Transfer;
 
 namespace {
 
 ncclResult_t submit(const Group::Entry& entry) {
+  cudaError_t found = cudaSuccess;
+  const CUstream_st* const stream = emulator::find_stream(entry.stream, found);
+  std::shared_ptr<emulator::HeldByGraph> held;
+  if (stream != nullptr && stream->capture)
+    held = std::make_shared<emulator::HeldByGraph>(entry.communicator->member);
   const cudaError_t result = emulator::enqueue(
-      entry.stream, [member = entry.communicator->member, transfers = entry.transfers, work = entry.work] {
+      entry.stream,
+      [member = entry.communicator->member, transfers = entry.transfers, work = entry.work, held] {
         if (member->is_aborted.load()) return;
         if (work) return work(*member);
         emulator::move(*member, transfers);
@@ -305,12 +205,14 @@ ncclResult_t ncclCommFinalize(ncclComm_t communicator) {
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
+  emulator::wait_for_graphs(*communicator->member);
   delete communicator;
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   communicator->member->is_aborted.store(true);
+  emulator::wait_for_graphs(*communicator->member);
   // The communicator stays allocated, because a thread of this rank may still be inside a call.
   return ncclSuccess;
 }

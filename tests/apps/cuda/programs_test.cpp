@@ -91,6 +91,17 @@ TEST_F(ProgramsOnGpu, RanksWithAGpuEachMeetThroughNccl) {
   }
 }
 
+// After an illegal address each call of CUDA fails, and NCCL waits for the GPU forever.
+TEST_F(ProgramsOnGpu, ALostGpuEndsItsRankWithTheCause) {
+  if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  const Outcome outcome = run_command("LOCKSTEP_EMULATED_GPUS=2 LOCKSTEP_EMULATED_GPU_LOST_AFTER=300 " +
+                                          mpirun(2) + train("lost", "train.steps=1000"),
+                                      60);
+  EXPECT_EQ(outcome.exit_code, 1) << outcome.errors;
+  for (const char* part : {"cudaErrorIllegalAddress", "this process cannot use the GPU any more"})
+    EXPECT_NE(outcome.errors.find(part), std::string::npos) << part << " in: " << outcome.errors;
+}
+
 TEST_F(ProgramsOnGpu, WithoutAGpuTheFirstLineSaysWhatToDo) {
   const Outcome outcome = run_command("LOCKSTEP_EMULATED_GPUS=0 " + train("none"));
   EXPECT_EQ(outcome.exit_code, 2);

@@ -144,6 +144,27 @@ TEST(NcclFailures, EveryOperationIsInTheFlightRecord) {
   });
 }
 
+// NCCL frees a communicator only after the graphs that hold its operations. Their owner may be the thread
+// that breaks off.
+TEST(NcclFailures, BreakingOffDoesNotWaitForARecordedGraph) {
+  LOCKSTEP_NEEDS_GPU();
+  if (nccl_version() == 0 || count_gpus() < 2) GTEST_SKIP() << "NCCL and two GPUs are needed";
+  run_gpu_ranks(2, [](Communicator& communicator, const Stream& stream) {
+    const int other = 1 - communicator.rank();
+    const auto nccl = connect_nccl(communicator, communicator.rank());
+    const auto sent = nccl->allocate(64, stream), received = nccl->allocate(64, stream);
+    const std::vector<Message> sends = {{.peer = other, .data = sent.get(), .bytes = 64}};
+    const std::vector<Message> receives = {{.peer = other, .data = received.get(), .bytes = 64}};
+    const auto exchange = [&] { nccl->exchange(sends, receives, stream); };
+    exchange();
+    const Graph graph(stream, exchange);
+    communicator.barrier();
+    nccl->break_off();
+    EXPECT_THROW(exchange(), Error);
+    EXPECT_EQ(nccl->background_error(), "") << "after the end there is nothing to ask NCCL";
+  });
+}
+
 TEST(Watchdog, AnErrorInTheBackgroundEndsTheTransportAndIsReported) {
   LOCKSTEP_NEEDS_GPU();
   run_gpu_ranks(1, [](Communicator& communicator, const Stream& stream) {
