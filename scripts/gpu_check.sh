@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs all checks that need a GPU, within a time limit. Builds the preset cuda for this machine's GPU. Runs its tests, the
-# three checkers of compute-sanitizer, comparisons of bits over ranks and graphs, and the benchmarks. Appends the figures to
-# bench/results/<GPU>.csv. Parts for which no time is left are reported as not run.
+# Checks this project on a machine with a GPU and writes one file with the verdict of each part: build/gpu_check/report.md.
+# Builds the preset cuda for the machine's GPUs. Runs the tests, compares the kernels' bits with those that a CPU predicted,
+# compares the bits of whole runs over ranks, shards and precisions, kills a rank, measures, and runs the checkers of
+# compute-sanitizer. Appends figures to bench/results/<GPU>.csv. Parts for which no time is left are reported as not run.
 #   scripts/gpu_check.sh [--seconds N] [--only PART,PART,...]        N is 1800 by default
+#   scripts/gpu_check.sh --dry-run     prints the commands of each part and needs no GPU. If the preset emulated is built, checks
+#                                      that its programs exist and accept the configurations
 # Exit status: 0 no part failed (some may be skipped, out of time or not run), 1 a part failed, 2 there is no GPU or the
 # command line is wrong.
 # Needs no network. Shakespeare's text is read from $LOCKSTEP_DATA_DIR. Logs are in build/gpu_check.
@@ -11,19 +14,25 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-parts=(build tests memcheck racecheck synccheck bits curves kernels allreduce pytorch gpt2 shakespeare)
+parts=(build predicted tests bits killed memcheck racecheck synccheck curves kernels allreduce pytorch gpt2 shakespeare)
 # Time limit of each part in percent of the total. Later parts can use the time that a part leaves.
-declare -A share=([build]=40 [tests]=15 [memcheck]=6 [racecheck]=6 [synccheck]=6 [bits]=8 [curves]=5 [kernels]=15
-  [allreduce]=5 [pytorch]=25 [gpt2]=8 [shakespeare]=25)
+declare -A share=([build]=40 [predicted]=3 [tests]=15 [bits]=15 [killed]=5 [memcheck]=6 [racecheck]=6 [synccheck]=6 [curves]=5
+  [kernels]=15 [allreduce]=5 [pytorch]=25 [gpt2]=10 [shakespeare]=25)
 
 seconds=1800
 only=
+dry=${GPU_CHECK_DRY:-}
 while (($# > 0)); do
   case "$1" in
     --seconds) seconds=${2:?--seconds needs a number} ;;
     --only) only=${2:?--only needs names of parts} ;;
+    --dry-run)
+      dry=yes
+      shift
+      continue
+      ;;
     *)
-      echo "usage: scripts/gpu_check.sh [--seconds N] [--only PART,PART,...]; parts: ${parts[*]}" >&2
+      echo "usage: scripts/gpu_check.sh [--seconds N] [--only PART,PART,...] [--dry-run]; parts: ${parts[*]}" >&2
       exit 2
       ;;
   esac
@@ -36,7 +45,19 @@ for name in ${only//,/ }; do
   fi
 done
 
-gpu=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true)
+bin=build/cuda/bin
+logs=build/gpu_check
+runs=runs/gpu_check
+report=$logs/report.md
+sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
+if [[ $dry ]]; then
+  gpu="a dry run, 0"
+  gpus=2
+else
+  gpu=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1 || true)
+  gpus=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | wc -l || true)
+  mkdir -p "$logs" "$runs"
+fi
 if [[ $gpu != *,* ]]; then
   echo "gpu_check: no GPU was found: nvidia-smi lists none" >&2
   exit 2
@@ -44,19 +65,33 @@ fi
 device=${gpu%,*}
 driver=${gpu##*, }
 table=bench/results/$(tr '[:upper:]' '[:lower:]' <<<"$device" | tr -c 'a-z0-9\n' '_').csv
-bin=build/cuda/bin
-logs=build/gpu_check
-runs=runs/gpu_check
-mkdir -p "$logs" "$runs"
 # The programs may not be built yet.
 # shellcheck disable=SC1091
 source scripts/start_ranks.sh 2>/dev/null || true
-export LOCKSTEP_SHARE_GPU=1
+# Ranks may share a GPU, and from NCCL 2.30 on they then meet through NCCL.
+export LOCKSTEP_SHARE_GPU=1 NCCL_MULTI_RANK_GPU_ENABLE=1
 # The folder that keeps corpora and tuned matmul plans between runs.
 export XDG_CACHE_HOME=${XDG_CACHE_HOME:-${HOME:-$PWD/$logs}/.cache}
 
+# run <command>...: runs it. A dry run prints it and looks for its program among those of the preset emulated.
+run() {
+  if [[ ! $dry ]]; then
+    "$@"
+    return
+  fi
+  echo "  $*"
+  local word
+  for word in "$@"; do
+    if [[ $word == */bin/*_tests && -d build/emulated/bin && ! -x build/emulated/bin/${word##*/} ]]; then
+      echo "gpu_check: the program ${word##*/} is not built" >&2
+      return 1
+    fi
+  done
+}
+
 # append <benchmark> <case> <shape> <dtype> <rate> <unit>: appends a figure that has no time in us.
 append() {
+  if [[ $dry ]]; then return; fi
   local columns=date,commit,device,driver,benchmark,case,shape,dtype,us,spread,rate,unit,ceiling,percent,peer,peer_rate
   local commit
   commit=$(git describe --always --dirty 2>/dev/null || echo unknown)
@@ -65,26 +100,108 @@ append() {
 }
 
 # values <field> <metrics.jsonl>: prints the field's values of all lines that contain it.
-values() { sed -n "s/.*\"$1\":\\([-+.0-9a-z]*\\).*/\\1/p" "$2"; }
+values() { if [[ ! $dry ]]; then sed -n "s/.*\"$1\":\\([-+.0-9a-z]*\\).*/\\1/p" "$2"; fi; }
+lines() { if [[ -e $1 ]]; then wc -l <"$1"; else echo 0; fi; }
 median() { sort -g | awk '{ value[NR] = $1 } END { print value[int((NR + 1) / 2)] }'; }
 bits() { grep -oE '"(loss_bits|val_loss_bits|parameters_hash)":"[0-9a-f]+"' "$1"; }
 
 # train <folder below runs/gpu_check> <ranks> <argument>...: trains a new run.
 train() {
-  local run=$runs/$1 ranks=$2
+  local folder=$runs/$1 ranks=$2
   shift 2
-  rm -rf "$run"
   local command=("$bin/train_gpt")
   if ((ranks > 1)); then command=(start_ranks "$ranks" "${command[@]}"); fi
-  "${command[@]}" "$@" log.dir="$run" --fresh snapshot.path=none
+  if [[ ! $dry ]]; then
+    rm -rf "$folder"
+  elif [[ -x build/emulated/bin/train_gpt ]]; then
+    build/emulated/bin/train_gpt "$@" --print-config >/dev/null
+  fi
+  run "${command[@]}" "$@" log.dir="$folder" --fresh snapshot.path=none
+}
+
+# same_bits <first run> <run>...: fails if a run has other bits than the first.
+same_bits() {
+  if [[ $dry ]]; then return; fi
+  local first=$runs/$1/metrics.jsonl other
+  for other in "${@:2}"; do
+    if ! cmp <(bits "$first") <(bits "$runs/$other/metrics.jsonl"); then
+      echo "the bits of $other differ from those of $1"
+      return 1
+    fi
+  done
+  echo "equal bits: $*"
 }
 
 part_build() {
-  cmake --preset cuda -DCMAKE_CUDA_ARCHITECTURES=native
-  cmake --build --preset cuda --parallel "$(nproc)"
+  local architectures
+  architectures=$(if [[ $dry ]]; then echo 90-real; else scripts/gpu_architectures.sh; fi)
+  run cmake --preset cuda -DCMAKE_CUDA_ARCHITECTURES="$architectures"
+  run cmake --build --preset cuda --parallel "$(nproc)"
+  run cmake --preset cuda -B build/exact -DCMAKE_CUDA_ARCHITECTURES="$architectures" -DLOCKSTEP_CUDA_EXACT=ON
+  run cmake --build build/exact --target predicted_bits --parallel "$(nproc)"
 }
 
-part_tests() { ctest --preset cuda --label-regex gpu --parallel 8; }
+# Prints a verdict for each kernel.
+part_predicted() { run build/exact/bin/predicted_bits --compare src/kernels/cuda/predicted.csv; }
+
+# Each program is one process with one GPU, because a process for each test would make hundreds of contexts. With several
+# GPUs, ranks that are threads could block each other in NCCL while they record graphs.
+part_tests() {
+  local source failed=0
+  for source in tests/*/cuda/*_test.cpp; do
+    CUDA_VISIBLE_DEVICES=0 run "$bin/$(basename "$source" _test.cpp)_cuda_tests" --gtest_brief=1 || failed=1
+  done
+  run start_ranks 2 "$bin/mpi_gpu_ranks" || failed=1
+  return "$failed"
+}
+
+# Trains small runs over ranks, graphs and repeats. Then a model whose messages are too large for NCCL's protocol LL, which
+# takes messages below 16 KiB a channel, over precisions and shards. Without NCCL the same bits travel through the host.
+part_bits() {
+  local arguments=(--config shakespeare.ini data.dataset=sample train.device=cuda train.precision=bf16 train.steps=20
+    train.warmup_steps=5 train.sample_every=0)
+  train bits/1 1 "${arguments[@]}"
+  train bits/1_again 1 "${arguments[@]}"
+  train bits/1_without_graph 1 "${arguments[@]}" train.graph=false
+  train bits/2 2 "${arguments[@]}"
+  train bits/4 4 "${arguments[@]}"
+  same_bits bits/1 bits/1_again bits/1_without_graph bits/2 bits/4
+  local precision stage count=5
+  arguments=(--config shakespeare.ini data.dataset=sample train.device=cuda train.steps=6 train.warmup_steps=2 train.sample_every=0
+    model.n_embd=768 model.n_head=12 model.n_layer=2 dist.replicas=4 train.batch_size=2 train.eval_every=3)
+  for precision in bf16 fp16 fp32; do
+    train "bits/large_$precision" 1 "${arguments[@]}" train.precision="$precision"
+    for stage in none optimizer gradients full; do
+      train "bits/large_${precision}_$stage" 2 "${arguments[@]}" train.precision="$precision" dist.shard="$stage"
+      same_bits "bits/large_$precision" "bits/large_${precision}_$stage"
+      count=$((count + 1))
+    done
+  done
+  append gpu_check "equal bits over ranks graphs shards and repeats" shakespeare.ini bf16 "$count" runs
+}
+
+# Kills a rank of a run with recorded steps. lockrun restarts the run, which must end with the bits of an undisturbed one.
+part_killed() {
+  local arguments=(--config shakespeare.ini data.dataset=sample train.device=cuda train.precision=bf16 train.steps=400
+    train.warmup_steps=5 train.sample_every=0 train.eval_every=0 dist.timeout_s=20 log.every_steps=50)
+  train killed/undisturbed 2 "${arguments[@]}"
+  local folder=$runs/killed/disturbed
+  local command=("$bin/lockrun" --nproc 2 --max-restarts 1 -- "$bin/train_gpt" "${arguments[@]}" log.dir="$folder"
+    snapshot.path="$folder/snapshots" snapshot.every_steps=50)
+  if [[ $dry ]]; then
+    echo "  ${command[*]} & kill -9 <a rank>"
+    return
+  fi
+  rm -rf "$folder"
+  "${command[@]}" &
+  local job=$! victim
+  while kill -0 "$job" && (($(lines "$folder/metrics.jsonl") < 100)); do sleep 0.05; done
+  victim=$(pgrep -f "^$bin/train_gpt .*$folder" | tail -n 1)
+  kill -9 "$victim"
+  echo "killed rank with process $victim after $(lines "$folder/metrics.jsonl") lines"
+  wait "$job"
+  same_bits killed/undisturbed killed/disturbed
+}
 
 # Runs the kernels' test programs under a sanitizer, one per core at a time. A program is stopped after half of the part's
 # time and reported as cut off.
@@ -92,6 +209,10 @@ sanitize() {
   local tool=$1 limit=$2 source name status
   local names=() cut=0 failed=0
   for source in tests/kernels/cuda/*_test.cpp; do names+=("$(basename "$source" _test.cpp)"); done
+  if [[ $dry ]]; then
+    for name in "${names[@]}"; do run "$sanitizer" --tool "$tool" "$bin/${name}_cuda_tests"; done
+    return
+  fi
   printf '%s\n' "${names[@]}" | xargs --max-args=1 --max-procs="$(nproc)" sh -c '
     status=0
     timeout --kill-after=5 "$1" "$2" --tool "$3" --error-exitcode 9 --print-limit 20 "$4/$6_cuda_tests" \
@@ -110,40 +231,16 @@ sanitize() {
   echo "$tool: $cut of ${#names[@]} programs were cut off"
   return "$failed"
 }
-sanitizer=$(command -v compute-sanitizer || echo /usr/local/cuda/bin/compute-sanitizer)
 part_memcheck() { sanitize memcheck "$1"; }
 part_racecheck() { sanitize racecheck "$1"; }
 part_synccheck() { sanitize synccheck "$1"; }
 
-# Trains the same run three times on one rank, once without graphs, and on two and four ranks that share the GPU.
-part_bits() {
-  local arguments=(--config shakespeare.ini data.dataset=sample train.device=cuda train.precision=bf16 train.steps=20)
-  arguments+=(train.warmup_steps=5 train.sample_every=0)
-  train bits/1 1 "${arguments[@]}"
-  train bits/1_again 1 "${arguments[@]}"
-  train bits/1_once_more 1 "${arguments[@]}"
-  train bits/1_without_graph 1 "${arguments[@]}" train.graph=false
-  if command -v mpirun >/dev/null; then
-    train bits/2 2 "${arguments[@]}"
-    train bits/4 4 "${arguments[@]}"
-  fi
-  local run first=$runs/bits/1/metrics.jsonl count=0
-  for run in "$runs"/bits/*/metrics.jsonl; do
-    if ! cmp <(bits "$first") <(bits "$run"); then
-      echo "the bits of $run differ from those of $first"
-      return 1
-    fi
-    count=$((count + 1))
-  done
-  append gpu_check "equal bits over ranks graphs and repeats" shakespeare.ini bf16 "$count" runs
-}
-
 # Trains 50 steps in bf16 on the GPU and in fp32 on the CPU. No loss may differ by more than 0.02.
 part_curves() {
-  local arguments=(--config quickstart.ini data.dataset=sample train.steps=50 train.warmup_steps=10)
-  arguments+=(train.sample_every=0)
+  local arguments=(--config quickstart.ini data.dataset=sample train.steps=50 train.warmup_steps=10 train.sample_every=0)
   train curves/cuda 1 "${arguments[@]}" train.device=cuda train.precision=bf16
   train curves/cpu 1 "${arguments[@]}" train.device=cpu
+  if [[ $dry ]]; then return; fi
   local worst
   worst=$(paste <(values loss "$runs/curves/cuda/metrics.jsonl") <(values loss "$runs/curves/cpu/metrics.jsonl") |
     awk '{ d = $1 > $2 ? $1 - $2 : $2 - $1; if (d > worst) worst = d } END { if (NR != 50) exit 1; print worst + 0 }')
@@ -152,23 +249,33 @@ part_curves() {
   awk -v worst="$worst" 'BEGIN { exit !(worst <= 0.02) }'
 }
 
-part_kernels() { "$bin/bench_kernels" --device cuda --append --threads "$(nproc)"; }
+part_kernels() { run "$bin/bench_kernels" --device cuda --append --threads "$(nproc)"; }
 
-part_allreduce() { start_ranks 2 "$bin/bench_allreduce" --device cuda --append; }
+part_allreduce() { run start_ranks 2 "$bin/bench_allreduce" --device cuda --append; }
 
-part_pytorch() { python3 bench/compare_pytorch.py --device cuda --program "$bin/train_gpt" --seconds "$1"; }
+part_pytorch() { run python3 bench/compare_pytorch.py --device cuda --program "$bin/train_gpt" --seconds "$1"; }
 
+# Trains GPT-2 124M with the default plans of products and with tuned ones, and prints both beside the bound of
+# docs/kernels/step.md.
 part_gpt2() {
-  train gpt2 1 --config gpt2_124m.ini train.tune_matmul=true train.steps=50 train.warmup_steps=10 train.eval_every=0
-  local metrics=$runs/gpt2/metrics.jsonl rate
-  rate=$(values tokens_per_s "$metrics" | tail -n +11 | median)
-  append gpu_check "gpt2_124m.ini tokens per second" "8x64x1024 50 steps" bf16 "$rate" tokens/s
-  append gpu_check "gpt2_124m.ini loss" "step 50" bf16 "$(values loss "$metrics" | tail -n 1)" nats
+  local tuned metrics rate
+  for tuned in false true; do
+    train "gpt2_$tuned" 1 --config gpt2_124m.ini dist.replicas=1 train.batch_size=64 train.tune_matmul="$tuned" train.steps=40 \
+      train.warmup_steps=10 train.eval_every=0
+    metrics=$runs/gpt2_$tuned/metrics.jsonl
+    rate=$(values tokens_per_s "$metrics" | tail -n +11 | median)
+    append gpu_check "gpt2_124m.ini tokens per second, tune_matmul=$tuned" "1x64x1024 40 steps" bf16 "$rate" tokens/s
+    if [[ ! $dry ]]; then
+      echo "tune_matmul=$tuned: $rate tokens/s, a step of $(awk -v rate="$rate" 'BEGIN { print 65536e3 / rate }') ms"
+    fi
+  done
+  grep -h -m 1 'bound' docs/kernels/step.md 2>/dev/null || true
 }
 
 part_shakespeare() {
   train shakespeare 1 --config shakespeare.ini train.precision=bf16 dist.replicas=1 train.batch_size=64 \
     train.tune_matmul=true train.sample_every=0
+  if [[ $dry ]]; then return; fi
   local metrics=$runs/shakespeare/metrics.jsonl step loss rate
   while read -r step loss; do
     append gpu_check "shakespeare.ini validation loss" "step $step" bf16 "$loss" nats
@@ -180,9 +287,10 @@ part_shakespeare() {
 
 # obstacle <part>: prints why a part cannot run on this machine, or nothing.
 obstacle() {
+  if [[ $dry ]]; then return; fi
   case "$1" in
     *check) [[ -x $sanitizer ]] || echo "no compute-sanitizer" ;;
-    allreduce) command -v mpirun >/dev/null || echo "no mpirun" ;;
+    allreduce | bits | killed) command -v mpirun >/dev/null || echo "no mpirun" ;;
     pytorch) python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || echo "no PyTorch with CUDA" ;;
     shakespeare)
       [[ -e ${LOCKSTEP_DATA_DIR:-}/tinyshakespeare.txt ]] ||
@@ -195,11 +303,19 @@ if [[ ${GPU_CHECK_PART:-} ]]; then
   "part_$GPU_CHECK_PART" "$GPU_CHECK_LIMIT"
   exit
 fi
+if [[ $dry ]]; then
+  for name in "${parts[@]}"; do
+    if [[ -n $only && ,$only, != *,$name,* ]]; then continue; fi
+    echo "=== $name, at most $((seconds * share[$name] / 100)) s"
+    GPU_CHECK_DRY=yes GPU_CHECK_PART=$name GPU_CHECK_LIMIT=$seconds scripts/gpu_check.sh
+  done
+  exit
+fi
 
 # Each part runs in its own shell, so that its first failing command ends it and its time limit can stop all of it.
 declare -A result
 failed=0
-echo "gpu_check: $device, driver $driver, $seconds s"
+echo "gpu_check: $gpus x $device, driver $driver, $seconds s"
 SECONDS=0
 for name in "${parts[@]}"; do
   if [[ -n $only && ,$only, != *,$name,* ]]; then continue; fi
@@ -231,9 +347,30 @@ for name in "${parts[@]}"; do
   fi
 done
 
-echo
-echo "gpu_check: $device, $SECONDS of $seconds s; figures in $table"
-for name in "${parts[@]}"; do
-  if [[ -n ${result[$name]:-} ]]; then printf '%-12s %s\n' "$name" "${result[$name]}"; fi
-done
+# The report has everything that a reader without the machine needs.
+{
+  echo "# gpu_check: $(git describe --always --dirty 2>/dev/null || echo unknown), $(date -u +%Y-%m-%dT%H:%MZ)"
+  echo
+  echo "$gpus x $device, driver $driver. $SECONDS of $seconds s. Figures are in $table."
+  echo
+  echo '| part | verdict |'
+  echo '|---|---|'
+  for name in "${parts[@]}"; do
+    if [[ -n ${result[$name]:-} ]]; then echo "| $name | ${result[$name]} |"; fi
+  done
+  for name in "${parts[@]}"; do
+    if [[ ! -e $logs/$name.log || -z ${result[$name]:-} ]]; then continue; fi
+    printf '\n## %s\n\n```text\n' "$name"
+    tail -n 60 "$logs/$name.log"
+    echo '```'
+  done
+  printf '\n## machine\n\n```text\n'
+  nvidia-smi || true
+  nvidia-smi topo -m || true
+  "$bin/train_gpt" --version || true
+  nvcc --version || true
+  echo '```'
+} >"$report" 2>&1
+sed '/^## /,$d' "$report"
+echo "gpu_check: the whole report is $report"
 exit "$failed"
