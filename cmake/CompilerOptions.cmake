@@ -11,14 +11,18 @@ target_compile_options(lockstep_options INTERFACE "$<${cxx_only}:-Wall;-Wextra;-
 # Options for nvcc: no contraction to multiply-adds, constexpr functions of core/ in kernels, warnings for host and device.
 target_compile_options(lockstep_options INTERFACE
   "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-fmad=false;--expt-relaxed-constexpr;--extended-lambda;-Xcompiler=-Wall,-Wextra>")
-# Warnings are errors with the compilers of .ci/run. Other versions may have other warnings.
-set(covered_GNU 12.2)
-set(covered_Clang 14.0)
-set(covered_NVIDIA 13.0)
+# Warnings are errors with the compilers of .ci/run and of scripts/try_debian.sh. Other versions may have other warnings. For
+# .cu files both nvcc and its compiler for host code warn.
+set(covered_CXX "GNU 12.2" "Clang 14.0")
+set(covered_CUDA "NVIDIA 13.0 with GNU 12.2" "NVIDIA 12.4 with GNU 13.3")
 option(LOCKSTEP_WERROR "Treat warnings as errors, whatever the compilers' versions" OFF)
 function(lockstep_warnings_are_errors language option)
-  set(covered "${covered_${CMAKE_${language}_COMPILER_ID}}")
-  if(LOCKSTEP_WERROR OR (covered AND "${CMAKE_${language}_COMPILER_VERSION}." MATCHES "^${covered}[.]"))
+  string(REGEX MATCH "^[0-9]+[.][0-9]+" version "${CMAKE_${language}_COMPILER_VERSION}")
+  set(compiler "${CMAKE_${language}_COMPILER_ID} ${version}")
+  if(language STREQUAL "CUDA")
+    string(APPEND compiler " with ${LOCKSTEP_CUDA_HOST}")
+  endif()
+  if(LOCKSTEP_WERROR OR compiler IN_LIST covered_${language})
     target_compile_options(lockstep_options INTERFACE "$<$<COMPILE_LANGUAGE:${language}>:${option}>")
   endif()
 endfunction()
