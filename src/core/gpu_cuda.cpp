@@ -66,15 +66,6 @@ class GpuPool : public MemoryPool {
   int device_;
 };
 
-cudaError_t count(int& devices) {
-  const cudaError_t result = cudaGetDeviceCount(&devices);
-  if (result != cudaSuccess) {
-    cudaGetLastError();
-    devices = 0;
-  }
-  return result;
-}
-
 /// Returns the GPU's own number. If MIG has sliced a GPU, `properties` may have the number of the whole GPU.
 cudaUUID_t uuid_of(int device, const cudaDeviceProp& properties) {
   void* function = nullptr;
@@ -123,21 +114,22 @@ void cuda::fail(cudaError_t result, const char* what, const char* file, int line
 
 int count_gpus() {
   int devices = 0;
-  count(devices);
-  return devices;
+  return why_no_gpu().empty() && cudaGetDeviceCount(&devices) == cudaSuccess ? devices : 0;
 }
 
 std::string why_no_gpu() {
-  int devices = 0;
-  const cudaError_t result = count(devices);
-  if (devices > 0) return "";
-  int driver = 0, built = 0;
+  int devices = 0, driver = 0, built = 0;
+  const cudaError_t result = cudaGetDeviceCount(&devices);
+  if (result != cudaSuccess) cudaGetLastError();
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&built);
+  // Tables of tensors are parameters of more than 4 KiB. Drivers accept them from CUDA 12.1 (driver 530) on.
+  const int needed = std::max(built / 1000 * 1000, 12010);
   if (driver == 0) return "no NVIDIA driver is installed (nvidia-smi would show it)";
-  if (driver / 1000 < built / 1000)
+  if (driver < needed)
     return concat("the NVIDIA driver supports CUDA ", version_text(driver), ", but this program needs ",
-                  version_text(built), ": update the driver");
+                  version_text(needed), ": update the driver");
+  if (result == cudaSuccess && devices > 0) return "";
   const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
   if (visible != nullptr)
     return concat("CUDA_VISIBLE_DEVICES = '", visible, "' leaves no GPU: unset or correct it");

@@ -112,6 +112,17 @@ TEST_F(ProgramsOnGpu, WithoutAGpuTheFirstLineSaysWhatToDo) {
   EXPECT_EQ(on_cpu.exit_code, 0) << on_cpu.errors;
 }
 
+TEST_F(ProgramsOnGpu, AnOldDriverIsReportedWithTheLeastVersion) {
+  const Outcome outcome = run_command("LOCKSTEP_EMULATED_DRIVER=12000 " + train("old"));
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.errors;
+  EXPECT_NE(outcome.first_error_line().find("supports CUDA 12.0, but this program needs 1"),
+            std::string::npos)
+      << outcome.errors;
+  const Outcome on_cpu =
+      run_command("LOCKSTEP_EMULATED_DRIVER=12000 " + train("auto", "train.device=auto train.steps=2"));
+  EXPECT_EQ(on_cpu.exit_code, 0) << on_cpu.errors;
+}
+
 TEST_F(ProgramsOnGpu, WhatDoesNotFitIsToldBeforehand) {
   const Outcome outcome = run_command("LOCKSTEP_EMULATED_GPU_BYTES=1500000 " + train("small"));
   EXPECT_EQ(outcome.exit_code, 2) << outcome.errors;
