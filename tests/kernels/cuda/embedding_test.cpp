@@ -101,8 +101,9 @@ TEST(EmbeddingOnGpu, BackwardMatchesReferenceWithTheSameBitsInEverySchedule) {
       magnitude[target] += std::fabs(dy[i]);
     }
     std::vector<Values> results;
-    for_each_schedule(
-        [&, rows = rows, columns = columns] { results.push_back(add_on_gpu(ids, dy, rows, columns)); });
+    for_each_schedule([&, table_rows = rows, width = columns] {
+      results.push_back(add_on_gpu(ids, dy, table_rows, width));
+    });
     results.push_back(add_on_gpu(ids, dy, rows, columns, 1));  // no address is aligned to 16 bytes
     for (const Values& result : results) EXPECT_TRUE(result == results[0]);
     // A number has at most 64 additions in its piece and one for each piece of the batch.
