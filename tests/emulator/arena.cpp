@@ -62,7 +62,7 @@ void* Arena::allocate(size_t bytes, Kind kind, int device) {
   live_[at] = {bytes, kind, device, made_++};
   if (kind == Kind::device) used_[device] += bytes;
   mark(at, bytes, bytes);
-  std::memset(memory_.begin() + at, 0xff, bytes);
+  if (!is_listing() || kind == Kind::pinned) std::memset(memory_.begin() + at, 0xff, bytes);
   return memory_.begin() + at;
 }
 

@@ -135,7 +135,4 @@ std::string describe(uint3 block, int thread);
 std::string describe_running();
 std::string describe(Site site);
 
-/// Returns the name of the function that contains an address of this program, or the address as text.
-std::string function_name(const void* address);
-
 }  // namespace emulator

@@ -332,7 +332,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
   if (wanted > workspace_bytes || (wanted > 0 && !is_aligned(workspace, 16)))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (is_misplaced(product)) return CUBLAS_STATUS_INVALID_VALUE;
-  return emulator::enqueue(stream, [product] { product.run(); }) == cudaSuccess
+  const emulator::Listed what{
+      .kind = emulator::Listed::Kind::product, .bytes = product.bytes(), .flops = product.flops()};
+  return emulator::enqueue(
+             stream, [product] { product.run(); }, what) == cudaSuccess
              ? CUBLAS_STATUS_SUCCESS
              : CUBLAS_STATUS_EXECUTION_FAILED;
 }

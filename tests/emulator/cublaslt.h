@@ -92,6 +92,16 @@ struct Product {
   int64_t k() const { return operation.transpose_a == CUBLAS_OP_N ? a.columns : a.rows; }
   int64_t workspace_bytes() const { return algorithm.split_k > 1 ? algorithm.split_k * m() * n() * 4 : 0; }
 
+  double flops() const { return 2.0 * static_cast<double>(m()) * static_cast<double>(n() * k()); }
+  /// Returns the bytes of each operand once, without the workspace.
+  double bytes() const {
+    const uint32_t e = operation.epilogue;
+    const int64_t aux = writes_aux(e) || reads_aux(e) ? operation.aux_stride * d.columns : 0;
+    const int64_t vector = adds_bias(e) || writes_sum(e) ? m() : 0;
+    return static_cast<double>(size_of(a) + size_of(b) + size_of(d) + (beta != 0.0f ? size_of(c) : 0) +
+                               (aux + vector) * bytes_of(d.type));
+  }
+
   float left(int64_t row, int64_t inner) const;
   float right(int64_t inner, int64_t column) const;
   /// Computes the matmul. Throws Error if an array is not in device memory.

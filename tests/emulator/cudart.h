@@ -9,6 +9,8 @@
 #include <set>
 #include <vector>
 
+#include "emulator/emulator.h"
+
 // The structures that the handles of the CUDA runtime point to.
 
 namespace emulator {
@@ -19,6 +21,7 @@ struct Recorded {
     std::function<void()> work;
     std::set<size_t> after;  ///< nodes that must run before this one
     int priority = 0;        ///< priority of the stream; lower numbers run first
+    Listed what = {};
   };
   std::vector<Node> nodes;
 };
@@ -51,14 +54,12 @@ cudaError_t refuse_while_captured(cudaStream_t handle);
 /// a copy that waits, on any stream.
 cudaError_t refuse_unsafe_call();
 
+/// Lists the work if a Listing exists, otherwise runs it. A graph is run in both cases, so its nodes are
+/// listed.
+void list_or_run(const Listed& what, const std::function<void()>& work);
+
 int current_device();
 int device_count();
-
-/// The compute capability of the emulated GPUs, from LOCKSTEP_EMULATED_COMPUTE_CAPABILITY; 9.0 by default.
-struct ComputeCapability {
-  int major, minor;
-};
-ComputeCapability compute_capability();
 
 /// Returns the seed for random replays. 0 replays in recorded order.
 uint32_t current_schedule();

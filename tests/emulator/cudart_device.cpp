@@ -18,7 +18,6 @@ namespace emulator {
 namespace {
 
 constexpr int cuda_version = CUDART_VERSION;
-constexpr int multiprocessors = 4;  // few, so that tests also have grids larger than the device
 
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local int device_of_thread = 0;
@@ -66,20 +65,23 @@ cudaError_t remember(cudaError_t result) {
   return result;
 }
 
+Model& model() {
+  static Model described = [] {
+    Model result;
+    const char* text = std::getenv("LOCKSTEP_EMULATED_COMPUTE_CAPABILITY");
+    const bool is_valid = text == nullptr || std::sscanf(text, "%d.%d", &result.major, &result.minor) == 2;
+    lockstep::expect(is_valid && result.major >= 8,
+                     "emulator: LOCKSTEP_EMULATED_COMPUTE_CAPABILITY must be 8.0 or later, as in 9.0");
+    return result;
+  }();
+  return described;
+}
+
 int current_device() { return device_of_thread; }
 
 int device_count() {
   const char* text = std::getenv("LOCKSTEP_EMULATED_GPUS");
   return text ? std::clamp(std::atoi(text), 0, 64) : 1;
-}
-
-ComputeCapability compute_capability() {
-  const char* text = std::getenv("LOCKSTEP_EMULATED_COMPUTE_CAPABILITY");
-  ComputeCapability result{.major = 9, .minor = 0};
-  const bool is_valid = text == nullptr || std::sscanf(text, "%d.%d", &result.major, &result.minor) == 2;
-  lockstep::expect(is_valid && result.major >= 8,
-                   "emulator: LOCKSTEP_EMULATED_COMPUTE_CAPABILITY must be 8.0 or later, as in 9.0");
-  return result;
 }
 
 cudaError_t lost_device() { return is_lost.load() ? cudaErrorIllegalAddress : cudaSuccess; }
@@ -132,10 +134,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   std::strcpy(properties->name, "Lockstep emulator");
   // As if MIG had sliced one GPU: the slices share this number, and only the driver knows their own.
   std::memset(properties->uuid.bytes, 0xee, sizeof(properties->uuid.bytes));
-  const auto [major, minor] = emulator::compute_capability();
-  properties->major = major;
-  properties->minor = minor;
-  properties->multiProcessorCount = emulator::multiprocessors;
+  properties->major = emulator::model().major;
+  properties->minor = emulator::model().minor;
+  properties->multiProcessorCount = emulator::model().multiprocessors;
   properties->totalGlobalMem = emulator::Arena::limit_bytes();
   properties->sharedMemPerBlock = 48 * 1024;
   properties->sharedMemPerBlockOptin = emulator::most_shared_bytes;
@@ -165,7 +166,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   if (!is_device(device)) return remember(cudaErrorInvalidDevice);
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount:
-      *value = emulator::multiprocessors;
+      *value = emulator::model().multiprocessors;
       break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
       *value = emulator::most_shared_bytes;

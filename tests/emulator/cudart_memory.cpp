@@ -12,6 +12,7 @@
 #include "emulator/emulator.h"
 
 using emulator::Arena;
+using emulator::Listed;
 using emulator::remember;
 
 namespace {
@@ -43,6 +44,11 @@ bool is_usable(const void* memory, size_t bytes) {
 bool is_on_device(const void* memory) {
   Arena::Allocation allocation = {};
   return Arena::get().find(memory, allocation) != nullptr && allocation.kind == Arena::Kind::device;
+}
+
+/// Returns the bytes of device memory that a copy reads and writes.
+double moved_bytes(const void* to, const void* from, size_t bytes) {
+  return static_cast<double>(bytes) * (is_on_device(to) + is_on_device(from));
 }
 
 bool agrees(const void* to, const void* from, cudaMemcpyKind kind) {
@@ -88,26 +94,35 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
                             cudaStream_t stream) {
   if (const cudaError_t result = check_copy(to, from, bytes, kind); result != cudaSuccess)
     return remember(result);
-  return remember(emulator::enqueue(stream, [=] {
+  const auto work = [=] {
     lockstep::expect(check_copy(to, from, bytes, kind) == cudaSuccess,
                      "emulator: a graph copies from or to memory that was freed");
     std::memmove(to, from, bytes);
-  }));
+  };
+  if (bytes != 0 && emulator::is_listing() && !is_on_device(to)) std::memset(to, 0, bytes);
+  return remember(
+      emulator::enqueue(stream, work, {.kind = Listed::Kind::copy, .bytes = moved_bytes(to, from, bytes)}));
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   cudaError_t result = emulator::refuse_unsafe_call();
   if (result == cudaSuccess) result = check_copy(to, from, bytes, kind);
-  if (result == cudaSuccess && bytes != 0) std::memmove(to, from, bytes);
+  if (result != cudaSuccess || bytes == 0) return remember(result);
+  if (!emulator::is_listing())
+    std::memmove(to, from, bytes);
+  else if (!is_on_device(to))
+    std::memset(to, 0, bytes);
   return remember(result);
 }
 
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
   if (bytes != 0 && !Arena::get().is_valid(to, bytes)) return remember(cudaErrorInvalidValue);
-  return remember(emulator::enqueue(stream, [=] {
+  const auto work = [=] {
     lockstep::expect(Arena::get().is_valid(to, bytes), "emulator: a graph fills memory that was freed");
     std::memset(to, value, bytes);
-  }));
+  };
+  return remember(
+      emulator::enqueue(stream, work, {.kind = Listed::Kind::fill, .bytes = static_cast<double>(bytes)}));
 }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* memory) {

@@ -4,9 +4,12 @@
 // enqueues it. In a captured stream it is only recorded.
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <random>
+#include <utility>
 
+#include "core/error.h"
 #include "emulator/cudart.h"
 #include "emulator/emulator.h"
 
@@ -19,6 +22,10 @@ std::set<cudaStream_t> streams;
 thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 thread_local std::vector<std::weak_ptr<Capture>> captures_of_thread;
 std::vector<std::weak_ptr<Capture>> global_captures;
+
+std::atomic<bool> listing{false};
+std::mutex list_mutex;
+std::vector<Listed> list;
 
 CUstream_st& default_stream() {
   static CUstream_st stream;
@@ -88,6 +95,31 @@ void leave_capture(CUstream_st& stream) {
 
 }  // namespace
 
+Listing::Listing() { lockstep::expect(!listing.exchange(true), "emulator: a second Listing begins"); }
+
+Listing::~Listing() {
+  take();
+  listing = false;
+}
+
+std::vector<Listed> Listing::take() {
+  const std::lock_guard lock(list_mutex);
+  return std::exchange(list, {});
+}
+
+bool is_listing() { return listing; }
+
+uint64_t& listing_tag() {
+  thread_local uint64_t tag = 0;
+  return tag;
+}
+
+void list_or_run(const Listed& what, const std::function<void()>& work) {
+  if (!listing || what.kind == Listed::Kind::graph) return work();
+  const std::lock_guard lock(list_mutex);
+  list.push_back(what);
+}
+
 CUstream_st* find_stream(cudaStream_t handle, cudaError_t& result) {
   result = lost_device();
   if (result != cudaSuccess) return nullptr;
@@ -115,17 +147,19 @@ cudaError_t refuse_unsafe_call() {
   return refused ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
 }
 
-cudaError_t enqueue(cudaStream_t handle, std::function<void()> work) {
+cudaError_t enqueue(cudaStream_t handle, std::function<void()> work, Listed what) {
   cudaError_t result = cudaSuccess;
   CUstream_st* stream = find_stream(handle, result);
   if (stream == nullptr) return result;
+  what.tag = listing_tag();
   if (!stream->capture) {
-    work();
+    list_or_run(what, work);
     return cudaSuccess;
   }
   if (!stream->capture->is_valid) return cudaErrorStreamCaptureInvalidated;
   auto& nodes = stream->capture->recorded.nodes;
-  nodes.push_back({std::move(work), stream->last, stream->priority});
+  what.is_in_graph = true;
+  nodes.push_back({std::move(work), stream->last, stream->priority, what});
   stream->last = {nodes.size() - 1};
   return cudaSuccess;
 }
@@ -212,10 +246,13 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   const uint32_t seed = emulator::current_schedule();
-  return remember(emulator::enqueue(stream, [executable, seed] {
-    for (const size_t node : emulator::replay_order(executable->recorded, seed))
-      executable->recorded.nodes[node].work();
-  }));
+  const auto replay = [executable, seed] {
+    for (const size_t number : emulator::replay_order(executable->recorded, seed)) {
+      const auto& node = executable->recorded.nodes[number];
+      emulator::list_or_run(node.what, node.work);
+    }
+  };
+  return remember(emulator::enqueue(stream, replay, {.kind = emulator::Listed::Kind::graph}));
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {

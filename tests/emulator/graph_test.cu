@@ -55,6 +55,35 @@ TEST_F(Graphs, FreezeArgumentsAndReadMemoryAtReplay) {
   cudaGraphExecDestroy(graph);
 }
 
+TEST_F(Graphs, AreListedInsteadOfExecuted) {
+  const Array<float> from(1, 1.0f), to(1, 5.0f);
+  begin();
+  listing_tag() = 7;
+  add(stream, from, to, 1.0f);
+  cudaMemcpyAsync(to.get(), from.get(), 4, cudaMemcpyDeviceToDevice, stream);
+  cudaGraphExec_t graph = finish();
+  {
+    const Listing listing;
+    cudaGraphLaunch(graph, stream);
+    cudaMemsetAsync(to.get(), 0, 4, stream);
+    const std::vector<Listed> list = Listing::take();
+    ASSERT_EQ(list.size(), 3U);
+    EXPECT_EQ(function_name(list[0].kernel), "emulator::add_scaled");
+    EXPECT_EQ(list[0].tag, 7U);
+    EXPECT_EQ(list[0].blocks, 1U);
+    EXPECT_TRUE(list[1].kind == Listed::Kind::copy && list[1].is_in_graph);
+    EXPECT_EQ(list[1].bytes, 8.0) << "a copy on the device reads and writes";
+    EXPECT_TRUE(list[2].kind == Listed::Kind::fill && !list[2].is_in_graph);
+    float on_host = 1.0f;
+    cudaMemcpy(&on_host, to.get(), 4, cudaMemcpyDeviceToHost);
+    EXPECT_EQ(on_host, 0.0f);
+  }
+  EXPECT_EQ(to.values()[0], 5.0f) << "listed work is not executed";
+  cudaGraphLaunch(graph, stream);
+  EXPECT_EQ(to.values()[0], 1.0f) << "later work is";
+  cudaGraphExecDestroy(graph);
+}
+
 TEST_F(Graphs, HoldCopiesAndFills) {
   const Array<float> a(4, 1.0f), b(4, 2.0f);
   begin();

@@ -8,7 +8,6 @@
 #include "core/dtype.h"
 #include "core/error.h"
 #include "emulator/block.h"
-#include "emulator/cudart.h"
 #include "emulator/fused_sum.h"
 
 namespace emulator {
@@ -148,7 +147,7 @@ void add_products(Matrices& all, const TensorCore& core) {
 /// Multiplies the matrices of a warp with the bits of the emulated GPU's tensor cores.
 template <Half type>
 void multiply(Warp& warp, uint32_t) {
-  static const TensorCore core = tensor_core_of(compute_capability().major);
+  const TensorCore core = tensor_core_of(model().major);
   Matrices all = gather<type>(warp);
   add_products<type>(all, core);
   for (int lane = 0; lane < warp_size; ++lane) {

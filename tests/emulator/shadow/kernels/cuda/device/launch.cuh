@@ -37,7 +37,11 @@ void launch_grid(const CudaStream& stream, const Grid& grid, void (*kernel)(Para
                                 .arguments = call.get(),
                                 .argument_bytes = sizeof(Call)};
   emulator::check(launch);
-  check(emulator::enqueue(native(stream), [call, launch] { emulator::run(launch); }), "launching a kernel");
+  check(emulator::enqueue(native(stream), [call, launch] { emulator::run(launch); },
+                          {.kind = emulator::Listed::Kind::kernel,
+                           .kernel = launch.kernel,
+                           .blocks = uint64_t{grid.blocks.x} * grid.blocks.y * grid.blocks.z}),
+        "launching a kernel");
 }
 
 }  // namespace lockstep::cuda
