@@ -23,7 +23,6 @@ struct Layer {
   Shape weight() const { return {inputs, outputs}; }
   Shape y() const { return {rows, outputs}; }
   std::string text() const { return text_of({rows, inputs, outputs}); }
-  double flops() const { return 2.0 * static_cast<double>(rows * inputs * outputs); }
 };
 
 /// Sizes of causal attention with packed queries, keys and values.
@@ -35,8 +34,6 @@ struct AttentionSize {
   Shape scores() const { return {batch, heads, time, time}; }
   Shape statistics() const { return {batch, heads, time}; }
   std::string text() const { return text_of({batch, time, heads, size}); }
-  /// Returns the FLOPs of one matmul with the attention weights. Their masked upper half is never computed.
-  double product_flops() const { return static_cast<double>(batch * heads * time * time * size); }
 };
 
 /// Sizes of activations [batch, time, width] whose tokens are from a vocabulary.

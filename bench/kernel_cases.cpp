@@ -41,7 +41,7 @@ Work attention(const AttentionSize& size, DType dtype, bool is_backward) {
   const Tensor sums = empty(size.statistics(), accumulator_dtype(dtype));
   const CausalAttentionForward forward{
       .qkv = qkv.view(), .y = y.view(), .log_sum_exp = sums.view(), .heads = size.heads};
-  if (!is_backward) return computing(forward, {qkv, y, sums}, 2.0 * size.product_flops());
+  if (!is_backward) return computing(forward, {qkv, y, sums});
   run_once(forward);
   const Tensor dy = random_tensor(size.y(), dtype), dqkv = empty(size.qkv(), dtype);
   const CausalAttentionBackward backward{.qkv = qkv.view(),
@@ -50,8 +50,7 @@ Work attention(const AttentionSize& size, DType dtype, bool is_backward) {
                                          .dy = dy.view(),
                                          .dqkv = dqkv.view(),
                                          .heads = size.heads};
-  // Five matmuls: the weights are computed again, then the gradients of weights, values, queries and keys.
-  return computing(backward, {qkv, y, sums, dy, dqkv}, 5.0 * size.product_flops());
+  return computing(backward, {qkv, y, sums, dy, dqkv});
 }
 
 struct LayerNormOperands {
@@ -175,8 +174,8 @@ Work batched_matmul(const AttentionSize& size, DType dtype) {
   const Shape of_head{size.batch, size.heads, size.time, size.size};
   const Tensor a = random_tensor(of_head, dtype), b = random_tensor(of_head, dtype);
   const Tensor c = empty(size.scores(), dtype);
-  return computing(BatchedMatMul{.a = a.view(), .b = b.view(), .c = c.view(), .transpose_b = true}, {a, b, c},
-                   2.0 * size.product_flops());
+  return computing(BatchedMatMul{.a = a.view(), .b = b.view(), .c = c.view(), .transpose_b = true},
+                   {a, b, c});
 }
 
 Work column_sum(const Shape& shape, DType dtype) {
@@ -189,13 +188,12 @@ Work dropout(const Shape& shape, DType dtype) {
   return moving(Dropout{.x = x.view(), .y = y.view(), .probability = 0.2, .key = {.seed = 1}}, {x, y});
 }
 
-/// Counts only the table rows that are looked up, because the rest of the table is not read.
 Work embedding_forward(const ActivationSize& size, DType dtype) {
   const int64_t tokens = size.batch * size.time;
   const Tensor ids = random_ids({tokens}, size.vocabulary);
   const Tensor table = random_tensor({size.vocabulary, size.width}, dtype), y = empty(size.rows(), dtype);
   const EmbeddingForward kernel{.ids = ids.view(), .table = table.view(), .y = y.view()};
-  return moving(kernel, {ids, table, y}, bytes_of({ids, y, y}));
+  return moving(kernel, {ids, table, y});
 }
 
 Work embedding_backward(const ActivationSize& size, DType dtype) {
@@ -226,14 +224,11 @@ Work adamw(int64_t parameters, DType activations) {
                            .first_moment = first.view(),
                            .second_moment = second.view(),
                            .weight_decay = 0.1});
-  // The kernel reads four arrays and writes three of them back.
-  int64_t bytes = 7 * parameter.view().bytes();
   if (activations != DType::f32) {
     operands.push_back(empty({parameters}, activations));
     kernel.slices.back().compute_copy = operands.back().view();
-    bytes += operands.back().view().bytes();
   }
-  return moving(std::move(kernel), std::move(operands), bytes);
+  return moving(std::move(kernel), std::move(operands));
 }
 
 Work block_squares(int64_t elements) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "case_sizes.h"
+#include "kernels/cost.h"
 #include "kernels/kernel.h"
 #include "tensor/create.h"
 
@@ -50,19 +51,22 @@ Work work_of(K kernel, std::vector<Tensor> operands) {
   return work;
 }
 
-/// Makes work that is rated by floating-point operations.
+/// Makes work that is rated by the floating-point operations of its contract.
 template <Kernel K>
-Work computing(K kernel, std::vector<Tensor> operands, double flops) {
+Work computing(K kernel, std::vector<Tensor> operands) {
+  const double flops = cost(kernel).flops;
   Work work = work_of(std::move(kernel), std::move(operands));
   work.flops = flops;
   return work;
 }
 
-/// Makes work that is rated by the bytes it moves. The default is the bytes of its operands.
+/// Makes work that is rated by the bytes of its contract. A contract without a cost moves each operand once.
 template <Kernel K>
-Work moving(K kernel, std::vector<Tensor> operands, int64_t bytes = 0) {
+Work moving(K kernel, std::vector<Tensor> operands) {
+  int64_t bytes = bytes_of(operands);
+  if constexpr (requires { cost(kernel); }) bytes = static_cast<int64_t>(cost(kernel).bytes);
   Work work = work_of(std::move(kernel), std::move(operands));
-  work.bytes = bytes ? bytes : work.footprint;
+  work.bytes = bytes;
   return work;
 }
 

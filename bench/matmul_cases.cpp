@@ -17,7 +17,7 @@ struct Product {
   DType c_dtype = DType::f32;
 };
 
-Work product_work(const Product& product, DType dtype, double flops, const Fused& fused = {}) {
+Work product_work(const Product& product, DType dtype, const Fused& fused = {}) {
   const Tensor a = random_tensor(product.a, dtype), b = random_tensor(product.b, dtype);
   const Tensor c = empty(product.c, product.c_dtype);
   MatMul kernel = product.form;
@@ -31,14 +31,14 @@ Work product_work(const Product& product, DType dtype, double flops, const Fused
   std::vector<Tensor> operands{a, b, c};
   for (const Tensor& tensor : {fused.bias, fused.pre_activation, fused.residual, fused.column_sum})
     if (tensor) operands.push_back(tensor);
-  Work work = computing(kernel, std::move(operands), flops);
+  Work work = computing(kernel, std::move(operands));
   work.has_plan = true;
   return work;
 }
 
 /// Makes an unfused matmul. On the CPU its peer is Eigen.
-Work plain_work(const Product& product, DType dtype, double flops) {
-  Work work = product_work(product, dtype, flops);
+Work plain_work(const Product& product, DType dtype) {
+  Work work = product_work(product, dtype);
   if (device_of(current_stream()) != Device::cpu) return work;
   const Tensor a = random_tensor(product.a, dtype), b = random_tensor(product.b, dtype);
   const Tensor c = empty(product.c, dtype);
@@ -68,23 +68,21 @@ void add_fused(std::vector<KernelCase>& cases, const ActivationSize& size, DType
   const DType sums = accumulator_dtype(dtype);
   const auto up_with = [=](Activation activation) {
     const Fused fused{.bias = random_tensor({up.outputs}, dtype), .pre_activation = empty(up.y(), dtype)};
-    return product_work(y_of(up, dtype, activation), dtype, up.flops(), fused);
+    return product_work(y_of(up, dtype, activation), dtype, fused);
   };
   cases.push_back({"matmul_bias_gelu_tanh", up.text(), [=] { return up_with(Activation::gelu_tanh); }});
   cases.push_back({"matmul_bias_gelu_erf", up.text(), [=] { return up_with(Activation::gelu_erf); }});
   cases.push_back({"matmul_bias_residual", down.text(), [=] {
                      const Fused fused{.bias = random_tensor({down.outputs}, dtype),
                                        .residual = random_tensor(down.y(), dtype)};
-                     return product_work(y_of(down, dtype), dtype, down.flops(), fused);
+                     return product_work(y_of(down, dtype), dtype, fused);
                    }});
   cases.push_back({"matmul_dx_gelu_tanh", down.text(), [=] {
                      const Fused fused{.pre_activation = random_tensor(down.x(), dtype)};
-                     return product_work(dx_of(down, dtype, Activation::gelu_tanh_backward), dtype,
-                                         down.flops(), fused);
+                     return product_work(dx_of(down, dtype, Activation::gelu_tanh_backward), dtype, fused);
                    }});
   cases.push_back({"matmul_dw_bias", up.text(), [=] {
-                     return product_work(dw_of(up, dtype), dtype, up.flops(),
-                                         {.column_sum = empty({up.outputs}, sums)});
+                     return product_work(dw_of(up, dtype), dtype, {.column_sum = empty({up.outputs}, sums)});
                    }});
 }
 
@@ -95,7 +93,7 @@ std::vector<KernelCase> matmul_cases(const CaseSizes& sizes) {
   const DType dtype = sizes.dtype;
   for (const Layer& layer : sizes.layers) {
     const auto add_case = [&](const char* kernel, const Product& product) {
-      cases.push_back({kernel, layer.text(), [=] { return plain_work(product, dtype, layer.flops()); }});
+      cases.push_back({kernel, layer.text(), [=] { return plain_work(product, dtype); }});
     };
     add_case("matmul_y", y_of(layer, dtype));
     add_case("matmul_dx", dx_of(layer, dtype));

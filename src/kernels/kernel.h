@@ -3,6 +3,8 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
+#include <typeinfo>
 
 #include "core/memory.h"
 #include "core/stream.h"
@@ -34,6 +36,13 @@ inline uint64_t& launches_of_this_thread() {
   return launches;
 }
 
+/// Returns this thread's observer of kernels, which may be empty. It is called before each kernel that is not
+/// dry, with typeid(K) and the address of the K.
+inline std::function<void(const std::type_info&, const void*)>& launch_observer() {
+  thread_local std::function<void(const std::type_info&, const void*)> observer;
+  return observer;
+}
+
 /// Runs a kernel: checks its preconditions, opens a trace range and calls the backend of the stream. This is
 /// the only way to run a kernel. A dry stream does not run the kernel but counts its scratch memory.
 template <Kernel K>
@@ -41,6 +50,8 @@ void launch(const Stream& stream, const K& kernel) {
   kernel.check();
   ++launches_of_this_thread();
   const TraceRange range(K::name);
+  if (const auto& observe = launch_observer(); observe && !mode_of(stream).is_dry)
+    observe(typeid(K), &kernel);
   std::visit(
       [&](const auto& on) {
         if (!on.mode.is_dry) return run(on, kernel);

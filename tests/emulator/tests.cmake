@@ -8,3 +8,10 @@ gtest_discover_tests(emulator_tests TEST_PREFIX emulator. DISCOVERY_TIMEOUT 60
   PROPERTIES TIMEOUT 300 PROCESSORS ${one_core} LABELS gpu)
 
 include(${CMAKE_CURRENT_LIST_DIR}/planted_bugs.cmake)
+
+# A step as a table of launches, from host code whose device work is listed instead of executed.
+file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/step/*.cpp)
+lockstep_test_program(step_tests SOURCES ${sources} LIBRARIES lockstep::train lockstep_emulator)
+add_dependencies(gpu_tests step_tests)
+gtest_discover_tests(step_tests TEST_PREFIX step. DISCOVERY_TIMEOUT 60
+  PROPERTIES TIMEOUT 300 PROCESSORS ${one_core} LABELS gpu)

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/adamw.h"
+#include "kernels/arithmetic.h"
+#include "kernels/attention.h"
+#include "kernels/batched_matmul.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/elementwise.h"
+#include "kernels/embedding.h"
+#include "kernels/layer_norm.h"
+#include "kernels/matmul.h"
+#include "kernels/sum.h"
+
+namespace lockstep {
+
+/// The memory traffic and the operations that a kernel's contract requires. Every operand moves once, and
+/// twice if it is updated. A backend may need more.
+struct Cost {
+  double bytes = 0;
+  double flops = 0;  ///< of matrix products only; other kernels are bound by memory
+
+  Cost& operator+=(const Cost& other) {
+    bytes += other.bytes;
+    flops += other.flops;
+    return *this;
+  }
+};
+
+/// Returns the bytes of all views, each counted once. An empty view has none.
+template <class... Views>
+double bytes_of_views(const Views&... views) {
+  return static_cast<double>(((views ? views.bytes() : 0) + ...));
+}
+
+inline Cost cost(const MatMul& k) {
+  return {.bytes = bytes_of_views(k.a, k.b, k.bias, k.c, k.pre_activation, k.residual, k.column_sum),
+          .flops = 2.0 * static_cast<double>(k.m()) * static_cast<double>(k.n() * k.k())};
+}
+
+inline Cost cost(const BatchedMatMul& k) {
+  return {.bytes = bytes_of_views(k.a, k.b, k.c),
+          .flops = 2.0 * static_cast<double>(k.c.size()) * static_cast<double>(k.k())};
+}
+
+inline Cost cost(const ColumnSum& k) { return {.bytes = bytes_of_views(k.x, k.y)}; }
+
+/// Returns the operations of one product with the weights of attention. Their masked half is not computed.
+inline double attention_product_flops(const View& y, const View& log_sum_exp) {
+  return static_cast<double>(y.size()) * static_cast<double>(log_sum_exp.shape[2]);
+}
+
+inline Cost cost(const CausalAttentionForward& k) {
+  return {.bytes = bytes_of_views(k.qkv, k.y, k.log_sum_exp),
+          .flops = 2.0 * attention_product_flops(k.y, k.log_sum_exp)};
+}
+
+/// Counts five products: the weights again, then the gradients of weights, values, queries and keys.
+inline Cost cost(const CausalAttentionBackward& k) {
+  return {.bytes = bytes_of_views(k.qkv, k.y, k.log_sum_exp, k.dy, k.dqkv),
+          .flops = 5.0 * attention_product_flops(k.y, k.log_sum_exp)};
+}
+
+inline Cost cost(const LayerNormForward& k) {
+  return {.bytes = bytes_of_views(k.x, k.residual, k.weight, k.bias, k.sum, k.y, k.mean, k.rstd)};
+}
+
+inline Cost cost(const LayerNormBackward& k) {
+  return {.bytes = bytes_of_views(k.x, k.weight, k.mean, k.rstd, k.dy, k.carried, k.dx, k.dweight, k.dbias)};
+}
+
+inline Cost cost(const CrossEntropy& k) {
+  return {.bytes = bytes_of_views(k.logits, k.targets, k.losses, k.dlogits, k.scale)};
+}
+
+inline Cost cost(const InverseCount& k) { return {.bytes = bytes_of_views(k.targets, k.y)}; }
+
+/// Counts the rows that are looked up. The rest of the table is not read.
+inline Cost cost(const EmbeddingForward& k) { return {.bytes = bytes_of_views(k.ids, k.y, k.y)}; }
+
+inline Cost cost(const EmbeddingBackward& k) { return {.bytes = bytes_of_views(k.ids, k.dy, k.dtable)}; }
+
+inline Cost cost(const AddPositions& k) { return {.bytes = bytes_of_views(k.x, k.table, k.y)}; }
+
+inline Cost cost(const AddPositionsBackward& k) { return {.bytes = bytes_of_views(k.dy, k.dtable)}; }
+
+inline Cost cost(const Sum& k) { return {.bytes = bytes_of_views(k.x, k.y)}; }
+
+inline Cost cost(const Multiply& k) { return {.bytes = bytes_of_views(k.a, k.b, k.y)}; }
+
+inline Cost cost(const Scale& k) { return {.bytes = bytes_of_views(k.x, k.y)}; }
+
+inline Cost cost(const Fill& k) { return {.bytes = bytes_of_views(k.y)}; }
+
+inline Cost cost(const Copy& k) { return {.bytes = bytes_of_views(k.x, k.y)}; }
+
+inline Cost cost(const SetStep& k) { return {.bytes = bytes_of_views(k.y)}; }
+
+inline Cost cost(const SetValues& k) { return {.bytes = bytes_of_views(k.y)}; }
+
+inline Cost cost(const BlockSquares& k) { return {.bytes = bytes_of_views(k.x, k.y)}; }
+
+inline Cost cost(const ClipFactor& k) {
+  return {.bytes = bytes_of_views(k.squares, k.norm, k.factor, k.scale)};
+}
+
+/// Parameter and moments are read and written. The gradient is read and the copy written.
+inline Cost cost(const AdamWStep& k) {
+  Cost sum;
+  for (const AdamWSlice& slice : k.slices)
+    sum.bytes += 2 * bytes_of_views(slice.parameter, slice.first_moment, slice.second_moment) +
+                 bytes_of_views(slice.gradient, slice.compute_copy);
+  return sum;
+}
+
+}  // namespace lockstep
