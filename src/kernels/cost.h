@@ -66,7 +66,8 @@ inline Cost cost(const LayerNormForward& k) {
 }
 
 inline Cost cost(const LayerNormBackward& k) {
-  return {.bytes = bytes_of_views(k.x, k.weight, k.mean, k.rstd, k.dy, k.carried, k.dx, k.dweight, k.dbias)};
+  return {.bytes = bytes_of_views(k.x, k.weight, k.mean, k.rstd, k.dy, k.carried, k.dx, k.dweight, k.dbias,
+                                  k.dx_sum)};
 }
 
 inline Cost cost(const CrossEntropy& k) {

@@ -54,6 +54,7 @@ struct LayerNormBackward {
   View dx;            ///< like x; may alias dy or carried
   View dweight;       ///< [columns], f32 for 16-bit x; overwritten
   View dbias = {};    ///< like dweight, optional
+  View dx_sum = {};   ///< like dweight, optional: the sums of dx's columns, which are the gradient of a bias
 
   void check() const {
     expect(x.shape.rank() >= 1 && dy.shape == x.shape && dx.shape == x.shape, "dy is ", dy.shape, ", dx is ",
@@ -67,8 +68,9 @@ struct LayerNormBackward {
     expect(!carried || carried.shape == x.shape, "carried is ", carried.shape, ", x is ", x.shape);
     for (const View* view : {&weight, &dy, &carried, &dx})
       expect(!*view || view->dtype == x.dtype, "all tensors must be ", x.dtype, ", like x");
-    for (const View* view : {&mean, &rstd, &dweight, &dbias})
-      expect(!*view || view->dtype == accumulator_dtype(x.dtype), "statistics and dweight of ", x.dtype,
+    expect(!dx_sum || dx_sum.size() == columns, "dx_sum is ", dx_sum.shape, ", x is ", x.shape);
+    for (const View* view : {&mean, &rstd, &dweight, &dbias, &dx_sum})
+      expect(!*view || view->dtype == accumulator_dtype(x.dtype), "statistics and sums of ", x.dtype,
              " rows must be ", accumulator_dtype(x.dtype), ", not ", view->dtype);
   }
 };

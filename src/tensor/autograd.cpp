@@ -135,6 +135,7 @@ class Walk {
     for (const auto& input : node.inputs)
       if (input->leaf) --uses_left_[input.get()];
     if (root) root->output_gradient = std::move(dy);
+    if (root && root->bias_input) root->column_sum = node.column_sum;
     if (&node == root_) root_ = root.get();
     node.clear();
   }
@@ -150,8 +151,17 @@ class Walk {
       if (--uses_left_[input] == 0 && input->leaf->ready) input->leaf->ready();
     } else if (input->node) {  // a leaf may have been frozen since the forward
       Tensor& sum = input->node->output_gradient;
+      if (sum) drop_column_sum(*input->node);
       sum = sum ? add_gradients(std::exchange(sum, {}), std::move(gradient)) : std::move(gradient);
     }
+  }
+
+  /// Forgets column sums that are not those of the node's whole gradient. They may be in the leaf's memory.
+  void drop_column_sum(GradientNode& node) {
+    if (!node.column_sum) return;
+    TensorState* const bias = node.inputs[*node.bias_input].get();
+    if (bias->leaf->buffer && bias->leaf->buffer.id() == node.column_sum.id()) used_.erase(bias);
+    node.column_sum = {};
   }
 
   /// Returns whether the uses of an accumulating leaf in this backward() are summed first and then added. The
@@ -221,8 +231,26 @@ Tensor GradientContext::gradient_memory(size_t i, const Tensor& model) {
 
 Tensor GradientContext::take_gradient(size_t i) {
   const auto& input = node_.inputs[i];
-  return input && input->node ? std::exchange(input->node->output_gradient, {}) : Tensor();
+  if (!input || !input->node) return {};
+  walk_.drop_column_sum(*input->node);
+  return std::exchange(input->node->output_gradient, {});
 }
+
+Tensor GradientContext::column_sum_memory(size_t i) {
+  const auto& input = node_.inputs[i];
+  GradientNode* maker = input ? input->node.get() : nullptr;
+  if (!maker || !maker->bias_input || maker->output_gradient) return {};
+  const auto& bias = maker->inputs[*maker->bias_input];
+  if (!bias || !bias->leaf || bias->dtype != DType::f32) return {};
+  // begin() would bind the memory of a unit whose turn comes later.
+  const bool is_in_place = bias->leaf->buffer && !bias->leaf->begin;
+  return maker->column_sum =
+             is_in_place
+                 ? GradientContext(walk_, *maker).gradient_memory(*maker->bias_input, bias->leaf->buffer)
+                 : empty(bias->shape, bias->dtype, bias->stream);
+}
+
+Tensor GradientContext::column_sum() const { return node_.column_sum; }
 
 std::optional<double> GradientContext::starting_gradient() const {
   return &node_ == walk_.root_ ? walk_.seed_ : std::nullopt;
@@ -251,6 +279,10 @@ void set_loss_scale(const Tensor& loss, const Tensor& scale) {
   if (const auto& node = Tape::state(loss)->node) node->loss_scale = scale;
 }
 
+void set_bias_input(const Tensor& y, size_t i) {
+  if (const auto& node = Tape::state(y)->node) node->bias_input = i;
+}
+
 uint64_t Tape::now() { return next_sequence.load(std::memory_order_relaxed); }
 
 std::vector<Tensor> Tape::read_since(const Tensor& y, uint64_t since) {
@@ -258,6 +290,13 @@ std::vector<Tensor> Tape::read_since(const Tensor& y, uint64_t since) {
   for (const auto& input : inputs_from_elsewhere(operations_below(state(y)->node, since), since))
     tensors.emplace_back().state_ = input;
   return tensors;
+}
+
+Tensor Tape::bias_of(const Tensor& y) {
+  Tensor bias;
+  if (const auto& node = state(y)->node; node && node->bias_input)
+    bias.state_ = node->inputs[*node->bias_input];
+  return bias;
 }
 
 bool is_recorded(const std::vector<Tensor>& inputs) {

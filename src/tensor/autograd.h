@@ -38,6 +38,15 @@ class GradientContext {
   /// empty if there are none yet. The function then returns the total.
   Tensor take_gradient(size_t i);
 
+  /// Returns memory for the sums of the columns of input `i`'s gradient, if the operation that made the input
+  /// needs them as the gradient of a bias. Else it is empty. Call it after take_gradient(i) and write the
+  /// sums of the gradient that the function returns for the input.
+  Tensor column_sum_memory(size_t i);
+
+  /// Returns the sums of dy's columns if a later operation has written them to column_sum_memory(). Else it
+  /// is empty. It is the gradient of the operation's bias.
+  Tensor column_sum() const;
+
   /// Returns the value of dy if the host knows it. This is so if backward() starts at this operation with a
   /// seed.
   std::optional<double> starting_gradient() const;
@@ -67,6 +76,10 @@ Tensor record(const char* op, const Tensor& y, std::vector<Tensor> inputs,
 
 /// Notes that the gradient of `loss` already contains the factor `scale`. `loss` is a result of record().
 void set_loss_scale(const Tensor& loss, const Tensor& scale);
+
+/// Notes that the gradient of input `i` of the operation that made `y` is the sums of the columns of y's
+/// gradient. A later operation on a GPU may then compute both in one pass.
+void set_bias_input(const Tensor& y, size_t i);
 
 /// Returns whether record() would keep the gradient. An operation can check this before it saves costly data.
 bool is_recorded(const std::vector<Tensor>& inputs);

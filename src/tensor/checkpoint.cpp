@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/checkpoint.h"
 
+#include <algorithm>
+
 #include "tensor/tensor_state.h"
 
 namespace lockstep {
@@ -15,11 +17,17 @@ Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>& inputs)>
   if (read.empty()) return y;
   // The inputs stay on the tape. So the operations that are recorded again pass gradients to the operations
   // that computed the inputs.
-  return record("checkpoint", y.detach(), read, [function, inputs](const Tensor&, GradientContext& context) {
-    const EnableGrad enable_grad;
-    context.continue_through(function(inputs));
-    return Gradients();
-  });
+  const Tensor result =
+      record("checkpoint", y.detach(), read, [function, inputs](const Tensor&, GradientContext& context) {
+        const EnableGrad enable_grad;
+        context.continue_through(function(inputs));
+        return Gradients();
+      });
+  if (const Tensor bias = Tape::bias_of(y)) {
+    const auto is_bias = [&](const Tensor& input) { return input.id() == bias.id(); };
+    set_bias_input(result, static_cast<size_t>(std::ranges::find_if(read, is_bias) - read.begin()));
+  }
+  return result;
 }
 
 Tensor checkpoint_sequential(const std::vector<std::function<Tensor(const Tensor& x)>>& functions,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "tensor/autograd.h"
 #include "tensor/parameter_memory.h"
@@ -14,12 +15,15 @@ struct GradientNode {
   uint64_t sequence = 0;                             ///< creation order; inputs are always older
   std::vector<std::shared_ptr<TensorState>> inputs;  ///< null if the input needs no gradient
   GradientFunction gradient;
-  Tensor output_gradient;  ///< sum of the gradients from later operations so far
-  Tensor loss_scale;       ///< set by set_loss_scale()
+  Tensor output_gradient;                 ///< sum of the gradients from later operations so far
+  Tensor loss_scale;                      ///< set by set_loss_scale()
+  std::optional<size_t> bias_input = {};  ///< input whose gradient is the column sums of output_gradient
+  Tensor column_sum = {};  ///< these sums, if the operation that computed output_gradient has them
 
   /// Frees the data that the operation has saved.
   void clear() {
     gradient = nullptr;
+    column_sum = {};
     inputs.clear();
   }
 };
@@ -58,6 +62,8 @@ class Tape {
   /// Returns the leaves and older results that the operations below `y` have read since `since`. Each is
   /// listed once. Those of the newest operation come first.
   static std::vector<Tensor> read_since(const Tensor& y, uint64_t since);
+  /// Returns the input that set_bias_input() named for the operation that made `y`; empty if there is none.
+  static Tensor bias_of(const Tensor& y);
 };
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 #include "kernels/layer_norm.h"
 
 #include "kernels/expectations.h"
+#include "kernels/matmul.h"
 
 namespace lockstep::testing {
 namespace {
@@ -125,6 +126,24 @@ TEST(LayerNorm, ThreadsAliasesAndBiasDoNotShowInTheBits) {
                                  .dbias = three.dbias.view()});
   EXPECT_TRUE(one.dx == three.dy);
   EXPECT_TRUE(one.dweight == three.dweight && one.dbias == three.dbias);
+}
+
+TEST(LayerNorm, SumsOfDxAreThoseOfItsColumns) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    LayerNormCase c({301, 65}, dtype);
+    Values sums({65}, dtype), of_columns({65}, dtype);
+    c.forward(1, true);
+    launch_on(3, LayerNormBackward{.x = c.x.view(),
+                                   .weight = c.weight.view(),
+                                   .mean = c.mean.view(),
+                                   .rstd = c.rstd.view(),
+                                   .dy = c.dy.view(),
+                                   .dx = c.dx.view(),
+                                   .dweight = c.dweight.view(),
+                                   .dx_sum = sums.view()});
+    launch_on(1, ColumnSum{.x = c.dx.view(), .y = of_columns.view()});
+    EXPECT_TRUE(sums == of_columns);
+  }
 }
 
 TEST(LayerNorm, ResidualIsAddedFirst) {

@@ -108,9 +108,9 @@ std::string label(const LayerNormBackward& k, const ParameterNames& names) {
   return names.find(k.weight.data) + "'s gradient";
 }
 Passes passes_of(const LayerNormBackward& k, const Listed& listed) {
-  const double partials =
-      8.0 * static_cast<double>(blocks_of(listed, 0)) * static_cast<double>(k.x.shape[-1]);
-  const double sums = bytes_of_views(k.dweight, k.dbias);
+  const double partials = (k.dx_sum ? 12.0 : 8.0) * static_cast<double>(blocks_of(listed, 0)) *
+                          static_cast<double>(k.x.shape[-1]);
+  const double sums = bytes_of_views(k.dweight, k.dbias, k.dx_sum);
   return {{"backward_kernel", Part::layer_norm, {.bytes = cost(k).bytes - sums + partials}},
           {"add_partials_kernel", Part::layer_norm, {.bytes = partials + sums}}};
 }

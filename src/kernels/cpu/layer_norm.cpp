@@ -6,6 +6,7 @@
 #include "core/memory.h"
 #include "kernels/cpu/lanes.h"
 #include "kernels/cpu/map.h"
+#include "kernels/matmul.h"
 
 namespace lockstep {
 namespace {
@@ -156,6 +157,7 @@ void run(CpuStream stream, const LayerNormBackward& k) {
     add_partials(stream, partials, blocks, 2 * columns, columns, k.dweight.as<T>());
     if (k.dbias) add_partials(stream, partials + columns, blocks, 2 * columns, columns, k.dbias.as<T>());
   });
+  if (k.dx_sum) run(stream, ColumnSum{.x = k.dx, .y = {k.dx_sum.data, {columns}, k.dx_sum.dtype}});
 }
 
 }  // namespace lockstep

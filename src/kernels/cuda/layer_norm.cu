@@ -13,6 +13,7 @@
 // its warps and writes 8 bytes per column, at most most_blocks times. A second kernel adds these partial sums
 // in order: 3 % of the bytes for 65536 rows of 768. For such rows in 16 bits, three blocks of four warps
 // share a multiprocessor, with up to 54 KiB in flight. The weight comes from the L1 cache, twice per row.
+// With dx_sum a thread also adds up dx, rounded as it is stored. This saves a pass over dx.
 //
 // Both are bound by memory.
 
@@ -126,7 +127,7 @@ struct Backward {
   const T *x, *weight, *dy, *carried;
   const float *mean, *rstd;
   T* dx;
-  float* partials;  ///< [blocks, 2, columns]: of dweight, then of dbias
+  float* partials;  ///< [blocks, 2 or 3, columns]: of dweight, of dbias, and of dx if it is summed
   int64_t rows;
   int64_t rows_per_block;
   int columns;
@@ -164,9 +165,11 @@ LOCKSTEP_DEVICE void add_row(RowGradient<L>& row, const Backward<typename L::T>&
   row.slope = row_sum<L>(slope, scratch + L::warps) / static_cast<float>(k.columns);
 }
 
-template <class L>
+/// Writes dx of a row, and adds it to the threads' sums over rows if it is summed.
+template <class L, bool sums_dx>
 LOCKSTEP_DEVICE void write_gradient(const RowGradient<L>& row, const typename L::Row& carried,
-                                    const Backward<typename L::T>& k, int64_t offset) {
+                                    const Backward<typename L::T>& k, int64_t offset,
+                                    float (&dx_sum)[sums_dx ? L::elements : 1]) {
 #pragma unroll
   for (int p = 0; p < L::pieces; ++p) {
     const auto weight = load_piece<L>(k.weight, p, k.columns);
@@ -177,6 +180,10 @@ LOCKSTEP_DEVICE void write_gradient(const RowGradient<L>& row, const typename L:
       const float gradient = row.rstd * (fmaf(row.dy[p][i], weight[i], -row.shift) - normal * row.slope);
       return k.carried ? before[i] + gradient : gradient;
     });
+    if constexpr (sums_dx) {
+#pragma unroll
+      for (int i = 0; i < L::width; ++i) dx_sum[p * L::width + i] += result[i];
+    }
     store_piece<L>(k.dx + offset, p, result, k.columns);
   }
 }
@@ -210,9 +217,9 @@ LOCKSTEP_DEVICE void store_block_sums(const float (&sums)[L::elements], float* t
   }
 }
 
-template <class L>
+template <class L, bool sums_dx>
 __global__ void __launch_bounds__(L::threads, L::backward_blocks) backward_kernel(Backward<typename L::T> k) {
-  float dweight[L::elements] = {}, dbias[L::elements] = {};
+  float dweight[L::elements] = {}, dbias[L::elements] = {}, dx_sum[sums_dx ? L::elements : 1] = {};
   RowGradient<L> row;
   typename L::Row carried = {};
   const int64_t begin = blockIdx.x * k.rows_per_block;
@@ -226,11 +233,12 @@ __global__ void __launch_bounds__(L::threads, L::backward_blocks) backward_kerne
     add_row<L>(row, k, dweight, dbias);
     // Makes the compiler read the weight again instead of keeping it. Registers are scarce here.
     __syncwarp();
-    write_gradient<L>(row, carried, k, offset);
+    write_gradient<L, sums_dx>(row, carried, k, offset, dx_sum);
   }
-  float* partial = k.partials + int64_t{blockIdx.x} * 2 * k.columns;
+  float* partial = k.partials + int64_t{blockIdx.x} * (sums_dx ? 3 : 2) * k.columns;
   store_block_sums<L>(dweight, partial, k.columns);
   store_block_sums<L>(dbias, partial + k.columns, k.columns);
+  if constexpr (sums_dx) store_block_sums<L>(dx_sum, partial + 2 * k.columns, k.columns);
 }
 
 constexpr int sum_groups = 32;
@@ -238,15 +246,17 @@ constexpr int sum_groups = 32;
 /// Adds the partial sums. Warp g of a block adds those of blocks g, g + 32, ... for 32 columns. Then the
 /// first warp adds the warps' sums in order.
 __global__ void __launch_bounds__(32 * sum_groups)
-    add_partials_kernel(const float* partials, int blocks, int columns, float* dweight, float* dbias) {
+    add_partials_kernel(const float* partials, int blocks, int columns, float* dweight, float* dbias,
+                        float* dx_sum) {
   float* sums = cuda::dynamic_shared<float>();
   const int column = static_cast<int>(blockIdx.x * 32 + threadIdx.x % 32);
-  const bool is_inside = column < 2 * columns;
+  const int stride = (dx_sum ? 3 : 2) * columns;
+  const bool is_inside = column < stride;
   float sum = 0.0f;
   if (is_inside) {
 #pragma unroll 8
     for (int block = static_cast<int>(threadIdx.x) / 32; block < blocks; block += sum_groups)
-      sum += partials[int64_t{block} * 2 * columns + column];
+      sum += partials[int64_t{block} * stride + column];
   }
   sums[threadIdx.x] = sum;
   __syncthreads();
@@ -255,6 +265,8 @@ __global__ void __launch_bounds__(32 * sum_groups)
   for (int group = 1; group < sum_groups; ++group) sum += sums[group * 32 + threadIdx.x];
   if (column < columns)
     dweight[column] = sum;
+  else if (column >= 2 * columns)
+    dx_sum[column - 2 * columns] = sum;
   else if (dbias)
     dbias[column - columns] = sum;
 }
@@ -302,7 +314,8 @@ void run(CudaStream stream, const LayerNormBackward& k) {
   // A multiple of 8 gives each warp of a block the same number of rows.
   const int64_t rows_per_block = std::max<int64_t>(1, (rows + 8 * most_blocks - 1) / (8 * most_blocks)) * 8;
   const unsigned blocks = cuda::blocks_for(rows, rows_per_block);
-  const auto memory = allocate(std::max<int64_t>(1, blocks * 2 * columns) * int64_t{sizeof(float)}, stream);
+  const int64_t sums = (k.dx_sum ? 3 : 2) * columns;
+  const auto memory = allocate(std::max<int64_t>(1, blocks * sums) * int64_t{sizeof(float)}, stream);
   auto* partials = reinterpret_cast<float*>(memory.get());
   cuda::with_device_type(k.x.dtype, [&]<class T>() {
     const auto pointer = [](const View& view) { return static_cast<T*>(view.data); };
@@ -325,15 +338,15 @@ void run(CudaStream stream, const LayerNormBackward& k) {
                   {.blocks = blocks,
                    .threads = L::threads,
                    .shared_bytes = static_cast<size_t>(floats) * sizeof(float)},
-                  backward_kernel<L>, arguments);
+                  k.dx_sum ? backward_kernel<L, true> : backward_kernel<L, false>, arguments);
     });
   });
   launch_grid(stream,
-              {.blocks = cuda::blocks_for(2 * columns, 32),
+              {.blocks = cuda::blocks_for(sums, 32),
                .threads = 32 * sum_groups,
                .shared_bytes = 32 * sum_groups * sizeof(float)},
               add_partials_kernel, partials, static_cast<int>(blocks), static_cast<int>(columns),
-              k.dweight.as<float>(), k.dbias.as<float>());
+              k.dweight.as<float>(), k.dbias.as<float>(), k.dx_sum.as<float>());
 }
 
 }  // namespace lockstep

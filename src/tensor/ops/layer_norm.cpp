@@ -38,7 +38,7 @@ Tensor record_norm(const Tensor& x, const Normed& normed, const Tensor& weight, 
                  bias = bias.detach()](const Tensor& dy, GradientContext& context) {
                   const Tensor dx = empty_like(x), dweight = context.gradient_memory(1, weight);
                   const Tensor dbias = bias ? context.gradient_memory(2, bias) : Tensor();
-                  const Tensor carried = context.take_gradient(0);
+                  const Tensor carried = context.take_gradient(0), dx_sum = context.column_sum_memory(0);
                   launch(x.stream(), LayerNormBackward{.x = x.view(),
                                                        .weight = weight.operand(x.dtype()),
                                                        .mean = mean.view(),
@@ -47,7 +47,8 @@ Tensor record_norm(const Tensor& x, const Normed& normed, const Tensor& weight, 
                                                        .carried = carried.view(),
                                                        .dx = dx.view(),
                                                        .dweight = dweight.view(),
-                                                       .dbias = dbias.view()});
+                                                       .dbias = dbias.view(),
+                                                       .dx_sum = dx_sum.view()});
                   return Gradients{dx, dweight, dbias};
                 });
 }

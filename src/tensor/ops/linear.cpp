@@ -28,20 +28,21 @@ struct SavedLayer {
   }
 
   /// Returns dweight and dbias, the sum of dy's rows. An unneeded one is empty. `input` is the index of the
-  /// weight among the operation's inputs. The matmul for a weight [in, out] computes both because dy is its
-  /// right operand.
-  std::pair<Tensor, Tensor> weight_gradients(const Tensor& dy, GradientContext& context, size_t input) const {
+  /// weight among the operation's inputs. dbias is `sum`, if a later operation has computed it. Else the
+  /// matmul for a weight [in, out] computes both because dy is its right operand.
+  std::pair<Tensor, Tensor> weight_gradients(const Tensor& dy, GradientContext& context, size_t input,
+                                             const Tensor& sum) const {
     const bool wants_weight = context.wants(input);
     const auto [dweight, before] = wants_weight ? context.gradient_target(input, weight) : GradientTarget();
-    const Tensor dbias = bias ? context.gradient_memory(input + 1, bias) : Tensor();
+    const Tensor dbias = !bias ? Tensor() : sum ? sum : context.gradient_memory(input + 1, bias);
     if (wants_weight)
       launch(dy.stream(), MatMul{.a = is_out_in ? dy.view() : x.view(),
                                  .b = is_out_in ? x.view() : dy.view(),
                                  .c = dweight.view(),
                                  .residual = before.view(),
-                                 .column_sum = is_out_in ? View{} : dbias.view(),
+                                 .column_sum = is_out_in || sum ? View{} : dbias.view(),
                                  .transpose_a = true});
-    if (dbias && (is_out_in || !wants_weight))
+    if (dbias && !sum && (is_out_in || !wants_weight))
       launch(dy.stream(), ColumnSum{.x = dy.view(), .y = dbias.view()});
     return {dweight, dbias};
   }
@@ -56,7 +57,7 @@ struct SavedFeedForward {
   /// Computes five gradients with four matmuls. The matmul of the hidden layer's gradient also applies the
   /// GELU's backward. Each bias's gradient is summed by the matmul that reads its rows.
   Gradients gradients(const Tensor& dy, GradientContext& context) const {
-    const auto [dout, dbias_out] = out.weight_gradients(dy, context, 3);
+    const auto [dout, dbias_out] = out.weight_gradients(dy, context, 3, context.column_sum());
     const bool wants_dx = context.wants(0);
     if (!wants_dx && !context.wants(1) && !in.bias) return {{}, {}, {}, dout, dbias_out, dy};
     const Tensor dz = empty_like(z);
@@ -67,10 +68,16 @@ struct SavedFeedForward {
                                .transpose_b = true,
                                .activation = form == Gelu::tanh ? Activation::gelu_tanh_backward
                                                                 : Activation::gelu_erf_backward});
-    const auto [din, dbias_in] = in.weight_gradients(dz, context, 1);
+    const auto [din, dbias_in] = in.weight_gradients(dz, context, 1, {});
     return {wants_dx ? in.input_gradient(dz) : Tensor(), din, dbias_in, dout, dbias_out, dy};
   }
 };
+
+/// Returns y, marked with the index of its bias. On a CPU the matmul sums dy, so that no bits change.
+Tensor with_bias_input(const Tensor& y, const Tensor& bias, size_t i) {
+  if (device_of(y.stream()) == Device::cuda && bias.requires_grad()) set_bias_input(y, i);
+  return y;
+}
 
 }  // namespace
 
@@ -88,13 +95,15 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const T
                             .c = y.view(),
                             .residual = residual.view(),
                             .transpose_b = is_out_in});
-  return record(
-      "linear", y, {x, weight, bias, residual},
-      [layer = SavedLayer(x, weight, bias, order)](const Tensor& dy, GradientContext& context) -> Gradients {
-        const Tensor dx = context.wants(0) ? layer.input_gradient(dy) : Tensor();
-        const auto [dweight, dbias] = layer.weight_gradients(dy, context, 1);
-        return {dx, dweight, dbias, dy};
-      });
+  return with_bias_input(record("linear", y, {x, weight, bias, residual},
+                                [layer = SavedLayer(x, weight, bias, order)](
+                                    const Tensor& dy, GradientContext& context) -> Gradients {
+                                  const Tensor dx = context.wants(0) ? layer.input_gradient(dy) : Tensor();
+                                  const auto [dweight, dbias] =
+                                      layer.weight_gradients(dy, context, 1, context.column_sum());
+                                  return {dx, dweight, dbias, dy};
+                                }),
+                         bias, 2);
 }
 
 Tensor feed_forward(const Tensor& x, const FeedForwardWeights& weights, Gelu form, const Tensor& residual) {
@@ -122,8 +131,10 @@ Tensor feed_forward(const Tensor& x, const FeedForwardWeights& weights, Gelu for
                                .out = {h, out, bias_out, WeightOrder::in_out},
                                .z = z,
                                .form = form};
-  return record("feed_forward", y, inputs,
-                [saved](const Tensor& dy, GradientContext& context) { return saved.gradients(dy, context); });
+  return with_bias_input(
+      record("feed_forward", y, inputs,
+             [saved](const Tensor& dy, GradientContext& context) { return saved.gradients(dy, context); }),
+      bias_out, 4);
 }
 
 }  // namespace lockstep

@@ -24,7 +24,7 @@ struct Reference {
   int64_t rows, columns;
   DType dtype;
   Numbers x, residual, weight, bias, dy, carried;
-  Numbers sum, y, mean, rstd, dx, dweight, dbias;
+  Numbers sum, y, mean, rstd, dx, dweight, dbias, dx_sum;
 
   Reference(int64_t row_count, int64_t column_count, DType type, bool fused)
       : rows(row_count), columns(column_count), dtype(type) {
@@ -37,7 +37,7 @@ struct Reference {
       for (size_t i = 0; i < sum.size(); ++i) sum[i] = rounded(x[i] + residual[i], dtype);
     y.resize(sum.size()), dx = carried;
     mean.resize(static_cast<size_t>(rows)), rstd = mean;
-    dweight.resize(static_cast<size_t>(columns)), dbias = dweight;
+    dweight.resize(static_cast<size_t>(columns)), dbias = dweight, dx_sum = dweight;
     for (int64_t row = 0; row < rows; ++row) compute(static_cast<size_t>(row));
   }
 
@@ -58,13 +58,15 @@ struct Reference {
       dweight[i] += dy[begin + i] * normal(i);
       dbias[i] += dy[begin + i];
     }
-    for (size_t i = 0; i < width; ++i)
+    for (size_t i = 0; i < width; ++i) {
       dx[begin + i] += rstd[row] * (dy[begin + i] * weight[i] - shift - normal(i) * slope);
+      dx_sum[i] += dx[begin + i];
+    }
   }
 };
 
 struct Outputs {
-  DeviceArray sum, y, mean, rstd, dx, dweight, dbias;
+  DeviceArray sum, y, mean, rstd, dx, dweight, dbias, dx_sum;
 
   explicit Outputs(const Reference& r)
       : sum({r.rows, r.columns}, r.dtype),
@@ -73,11 +75,12 @@ struct Outputs {
         rstd({r.rows}, DType::f32),
         dx({r.rows, r.columns}, r.dtype),
         dweight({r.columns}, DType::f32),
-        dbias({r.columns}, DType::f32) {}
+        dbias({r.columns}, DType::f32),
+        dx_sum({r.columns}, DType::f32) {}
 
   std::vector<uint8_t> bits() const {
     std::vector<uint8_t> all;
-    for (const DeviceArray* array : {&y, &mean, &rstd, &dx, &dweight, &dbias}) {
+    for (const DeviceArray* array : {&y, &mean, &rstd, &dx, &dweight, &dbias, &dx_sum}) {
       const auto part = array->bits();
       all.insert(all.end(), part.begin(), part.end());
     }
@@ -114,7 +117,8 @@ void run_both(const Inputs& in, const Outputs& out, bool fused) {
                                          .carried = in.carried.view(),
                                          .dx = out.dx.view(),
                                          .dweight = out.dweight.view(),
-                                         .dbias = out.dbias.view()});
+                                         .dbias = out.dbias.view(),
+                                         .dx_sum = out.dx_sum.view()});
 }
 
 void expect_reference(const Reference& r, const Outputs& out) {
@@ -128,6 +132,8 @@ void expect_reference(const Reference& r, const Outputs& out) {
   const double sums = 76 * 0x1p-24 * std::sqrt(static_cast<double>(r.rows)) + 64 * 0x1p-24;
   EXPECT_LE(relative_error(out.dweight.values(), r.dweight), sums);
   EXPECT_LE(relative_error(out.dbias.values(), r.dbias), sums);
+  // The terms of dx_sum are rounded as they are stored, which adds their errors.
+  EXPECT_LE(relative_error(out.dx_sum.values(), r.dx_sum), sums + tolerance(r.dtype));
 }
 
 TEST(LayerNormOnGpu, MatchesReferenceInEverySchedule) {
@@ -211,7 +217,8 @@ TEST(LayerNormOnGpu, AlignmentAndAliasesDoNotShowInTheBits) {
                                              .carried = carried.view(),
                                              .dx = other.dx.view(),
                                              .dweight = other.dweight.view(),
-                                             .dbias = other.dbias.view()});
+                                             .dbias = other.dbias.view(),
+                                             .dx_sum = other.dx_sum.view()});
       EXPECT_EQ(other.bits(), out.bits());
       for (const DeviceArray* alias : {&in.dy, &in.carried}) {
         const Inputs again(reference);

@@ -5,6 +5,7 @@
 #include "parameters/parameter_space.h"
 #include "support/cuda.h"
 #include "support/op_cases.h"
+#include "tensor/checkpoint.h"
 
 namespace lockstep {
 namespace {
@@ -46,6 +47,73 @@ TEST_P(OpOnGpu, ResultAndGradientsAreTheCpus) {
             << (t == 0 ? "result" : "gradient") << ", element " << i;
     }
   });
+}
+
+/// Two linear layers with biases, and the uses of the first one's result. Its bias's gradient is the sums of
+/// the columns of the result's gradient, which a layer norm's backward may have.
+struct BiasCase {
+  const char* name;
+  std::function<Tensor(const Tensor& y, const std::vector<Tensor>& p)> uses;
+};
+
+Tensor norm_of(const Tensor& y, const std::vector<Tensor>& p) { return layer_norm(y, p[4], p[5]); }
+
+/// Returns the gradients of x and of all parameters on a stream.
+std::vector<std::vector<double>> bias_gradients(const BiasCase& one, const Stream& stream, DType dtype,
+                                                bool accumulates) {
+  std::vector<Tensor> p;
+  const std::vector<Shape> shapes = {{7, 6}, {6, 8}, {8}, {8, 8}, {8}, {8}, {8}};
+  set_current_stream(cpu_stream());
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const Tensor values = empty(shapes[i], DType::f32);
+    fill_normal(values, 0.0, 1.0, 1, static_cast<uint32_t>(i));
+    p.push_back(to_stream(convert(values, dtype), stream).detach().set_requires_grad());
+  }
+  set_current_stream(stream);
+  for (int times = 0; times < (accumulates ? 2 : 1); ++times) {
+    const Tensor y = linear(p[0], p[1], p[2], Tensor(), WeightOrder::in_out);
+    backward(weighted_sum(one.uses(y, p)));
+    for (const Tensor& leaf : p) leaf_gradient(leaf).accumulate = accumulates;
+  }
+  std::vector<std::vector<double>> gradients;
+  for (const Tensor& leaf : p)
+    gradients.push_back(leaf.grad() ? to_doubles(leaf.grad()) : std::vector<double>());
+  set_current_stream(cpu_stream());
+  return gradients;
+}
+
+TEST(ColumnSumsOnGpu, AreThoseOfTheWholeGradient) {
+  LOCKSTEP_NEEDS_GPU();
+  const auto again = [](const Tensor& x, const std::vector<Tensor>& p) {
+    return linear(x, p[3], p[2], x, WeightOrder::in_out);
+  };
+  const BiasCase cases[] = {
+      {"one norm", norm_of},
+      {"a later use", [](const auto& y, const auto& p) { return add(norm_of(y, p), scale(y, 2.0)); }},
+      {"an earlier use",
+       [](const auto& y, const auto& p) {
+         const Tensor doubled = scale(y, 2.0);
+         return add(norm_of(y, p), doubled);
+       }},
+      {"two norms",
+       [](const auto& y, const auto& p) { return multiply(norm_of(y, p), layer_norm(y, p[6], p[5])); }},
+      {"a residual and a shared bias",
+       [=](const auto& y, const auto& p) { return norm_of(again(norm_of(y, p), p), p); }},
+      {"a checkpoint", [=](const auto& y, const auto& p) {
+         const auto inner = [&p, again](const std::vector<Tensor>& x) { return again(x[0], p); };
+         return norm_of(checkpoint(inner, {norm_of(y, p)}), p);
+       }}};
+  for (const BiasCase& one : cases)
+    for (const bool accumulates : {false, true}) {
+      SCOPED_TRACE(concat(one.name, accumulates ? ", accumulated" : ""));
+      const auto exact = bias_gradients(one, cpu_stream(), DType::f64, accumulates);
+      const auto single = bias_gradients(one, gpu_stream(), DType::f32, accumulates);
+      for (size_t t = 0; t < exact.size(); ++t) {
+        ASSERT_EQ(single[t].size(), exact[t].size());
+        for (size_t i = 0; i < exact[t].size(); ++i)
+          EXPECT_NEAR(single[t][i], exact[t][i], 1e-4) << t << " " << i;
+      }
+    }
 }
 
 // Parameters are f32 and activations are 16 bits. The operations read the parameters' copies, and gradients

@@ -152,6 +152,8 @@ TEST_F(TrainingOnGpu, NeitherRecordingNorRecomputationNorRanksShow) {
   for (const char* precision : {"fp32", "bf16", "fp16"}) {
     Config config = tiny(directory);
     config.train.precision = precision;
+    // Without dropout, layer norms also compute the gradients of biases.
+    if (config.train.precision == "bf16") config.model.dropout = 0;
     config.train.accumulate = 2;
     config.train.steps = 4;
     const RunResult recorded = train_on(1, config);
