@@ -192,14 +192,11 @@ void DataParallel::on_ready(size_t parameter) {
 void DataParallel::write_loss(const Tensor& loss, const Tensor& reserved, bool adds) const {
   expect(loss && loss.size() == 1 && loss.dtype() == DType::f32, "the loss of a replica is one f32 number");
   const Stream& stream = space_.stream();
-  const Tensor share = empty({1}, DType::f32, stream);
   const Tensor sum = reserved.slice(loss_element, loss_element + 1);
+  const Tensor share = adds ? empty({1}, DType::f32, stream) : sum;
   const View value{loss.view().data, {1}, DType::f32};
   launch(stream, Scale{.x = value, .y = share.view(), .factor = 1.0 / options_.accumulate});
-  if (adds)
-    launch(stream, Add{.a = sum.view(), .b = share.view(), .y = sum.view()});
-  else
-    copy(share, sum);
+  if (adds) launch(stream, Add{.a = sum.view(), .b = share.view(), .y = sum.view()});
   copy(votes_, reserved.slice(first_vote, first_vote + vote_kinds));
 }
 
@@ -271,10 +268,13 @@ void DataParallel::update(Optimizer& optimizer, double max_norm) {
   place_states(optimizer);
   const std::vector<Range>& mine = sharding_.updates[rank()];
   const Tensor on_the_way = step_summary_.slice(0, BucketPlan::reserved);
-  if (!reducer_->cuts_gradients() || rank() == 0) copy(reducer_->reserved_mean(), on_the_way);
+  // A single rank has the means where they are read.
+  const bool is_alone = communicator_->size() == 1 && !reducer_->cuts_gradients();
+  const bool has_means = !reducer_->cuts_gradients() || rank() == 0;
+  if (has_means && !is_alone) copy(reducer_->reserved_mean(), on_the_way);
   square_blocks(space_, mine, own_squares_);
   reducer_->transfer({.plan = *summary_plan_, .from = step_summary_.view(), .to = step_summary_.view()});
-  if (!reducer_->cuts_gradients()) copy(on_the_way, told_);
+  if (!reducer_->cuts_gradients() && !is_alone) copy(on_the_way, told_);
   // Every rank computes it from the same numbers. So all ranks skip a step, or none does.
   norm_ = norm_of_blocks(ordered_squares(), max_norm, options_.scaler ? options_.scaler->scale() : Tensor());
   optimizer.update(mine, norm_.factor);
@@ -328,6 +328,11 @@ void DataParallel::vote(Vote what, bool wanted) {
 }
 
 Tensor DataParallel::votes() const { return told_.slice(first_vote, first_vote + vote_kinds); }
+
+Tensor DataParallel::loss_and_votes() const {
+  static_assert(first_vote == loss_element + 1);
+  return told_.slice(loss_element, first_vote + vote_kinds);
+}
 
 void DataParallel::replay(const Graph& step) {
   reducer_->movement().replay([&step] { step.launch(); });

@@ -124,6 +124,8 @@ class DataParallel {
   /// Returns one element for each Vote, in order, that is above zero if a rank has asked. The bits are equal
   /// on every rank. They are valid as long as mean_loss().
   Tensor votes() const;
+  /// Returns mean_loss() and then votes(), in one tensor.
+  Tensor loss_and_votes() const;
 
   /// Returns whether backward() and finish() or update() may be recorded as a graph. One step must have run
   /// unrecorded before.

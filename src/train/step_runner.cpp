@@ -17,8 +17,8 @@ namespace {
 
 // Byte offsets of the values in a Summary.
 constexpr int64_t loss_offset = 0;
-constexpr int64_t norm_offset = 8;
-constexpr int64_t votes_offset = 16;
+constexpr int64_t votes_offset = loss_offset + sizeof(float);
+constexpr int64_t norm_offset = 16;
 constexpr int64_t scale_offset = 24;
 constexpr int64_t summary_bytes = scale_offset + sizeof(GradScale);
 
@@ -91,8 +91,7 @@ StepRunner::StepRunner(const TrainConfig& config, const TrainingTask& task, Trai
       stream_(current_stream()),
       feeder_(stream_, config.batch_size / config.accumulate),
       step_number_(full({}, 0.0, DType::i32, stream_)),
-      loss_(empty({}, DType::f32, stream_)),
-      votes_(empty(data_parallel_.votes().shape(), DType::f32, stream_)),
+      loss_and_votes_(empty(data_parallel_.loss_and_votes().shape(), DType::f32, stream_)),
       norm_(empty({}, DType::f64, stream_)) {
   for (Summary& summary : summaries_)
     summary.memory = on_gpu() ? allocate_pinned(summary_bytes) : allocate(summary_bytes, stream_);
@@ -154,8 +153,7 @@ void StepRunner::run(const std::vector<Batch>& batches, int64_t index) {
   // From here on the rank waits for others, within the timeout of collectives.
   report_training();
   data_parallel_.update(optimizer_, config_.grad_clip);
-  copy(data_parallel_.mean_loss(), loss_);
-  copy(data_parallel_.votes(), votes_);
+  copy(data_parallel_.loss_and_votes(), loss_and_votes_);
   copy(data_parallel_.gradient_norm(), norm_);
 }
 
@@ -182,8 +180,7 @@ void StepRunner::copy_summary() {
   const auto copy_to_host = [&](int64_t offset, const Tensor& value, int64_t bytes) {
     copy_bytes_in_background(summary.memory.get() + offset, value.view().data, bytes, stream_);
   };
-  copy_to_host(loss_offset, loss_, sizeof(float));
-  copy_to_host(votes_offset, votes_, votes_.size() * static_cast<int64_t>(sizeof(float)));
+  copy_to_host(loss_offset, loss_and_votes_, loss_and_votes_.view().bytes());
   copy_to_host(norm_offset, norm_, sizeof(double));
   if (const GradScaler* scaler = data_parallel_.scaler())
     copy_to_host(scale_offset, scaler->device_state(), sizeof(GradScale));

@@ -125,10 +125,9 @@ class StepRunner {
   std::function<void()> before_votes_;
   Stream stream_;
   BatchFeeder feeder_;
-  Tensor step_number_;  ///< i32, for kernels that draw random numbers
-  Tensor loss_;         ///< f32
-  Tensor votes_;        ///< f32, in the order of Vote
-  Tensor norm_;         ///< f64
+  Tensor step_number_;     ///< i32, for kernels that draw random numbers
+  Tensor loss_and_votes_;  ///< f32, the votes in the order of Vote
+  Tensor norm_;            ///< f64
   std::unique_ptr<Graph> graph_;
   std::array<Summary, 2> summaries_;
   int64_t whole_samples_ = 0;  ///< most samples of a micro-batch so far
