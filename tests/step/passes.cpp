@@ -88,13 +88,12 @@ Passes passes_of(const CausalAttentionBackward& k, const Listed&) {
   const double product = attention_product_flops(k.y, k.log_sum_exp);
   const double dots = bytes_of_views(k.log_sum_exp);
   const double inputs = bytes_of_views(k.qkv, k.dy, k.log_sum_exp) + dots;
-  return {{"dot_kernel", Part::attention, {.bytes = bytes_of_views(k.y, k.dy) + dots}},
+  return {{"query_gradient_kernel",
+           Part::attention,
+           {.bytes = inputs + bytes_of_views(k.y) + bytes_of_views(k.dqkv) / 3, .flops = 3 * product}},
           {"key_gradient_kernel",
            Part::attention,
-           {.bytes = inputs + bytes_of_views(k.dqkv) * 2 / 3, .flops = 4 * product}},
-          {"query_gradient_kernel",
-           Part::attention,
-           {.bytes = inputs + bytes_of_views(k.dqkv) / 3, .flops = 3 * product}}};
+           {.bytes = inputs + bytes_of_views(k.dqkv) * 2 / 3, .flops = 4 * product}}};
 }
 
 std::string label(const LayerNormForward& k, const ParameterNames& names) {

@@ -8,9 +8,10 @@
 #include "kernels/cuda/device/pack.cuh"
 #include "kernels/cuda/device/reduce.cuh"
 
-// The entry points of attention. run_on_best_tier chooses the kernels. The backward first needs dy . y for
-// each row of each head. Eight lanes take one row of one head. A lane reads 16 bytes at a time if heads begin
-// at multiples of 16 bytes, otherwise one element at a time. Bytes: y and dy once. Bound: memory.
+// The entry points of attention. run_on_best_tier chooses the kernels. The backward in fp32 first needs dy .
+// y for each row of each head. Eight lanes take one row of one head. A lane reads 16 bytes at a time if heads
+// begin at multiples of 16 bytes, otherwise one element at a time. Bytes: y and dy once. Bound: memory. The
+// tensor cores' kernel of queries computes these dots itself.
 
 namespace lockstep {
 namespace {
@@ -19,22 +20,21 @@ using cuda::attention::Problem;
 
 constexpr int dot_threads = 256;
 
-template <class T, int lanes, bool packed>
+template <int lanes, bool packed>
 __global__ void __launch_bounds__(dot_threads)
-    dot_kernel(const T* y, const T* dy, float* dots, Problem problem, int64_t rows) {
-  constexpr int width = cuda::Pack<T>::size;
+    dot_kernel(const float* y, const float* dy, float* dots, Problem problem, int64_t rows) {
+  constexpr int width = cuda::Pack<float>::size;
   const int lane = static_cast<int>(threadIdx.x) % lanes;
   const int64_t row = (int64_t{blockIdx.x} * dot_threads + threadIdx.x) / lanes;  // [batch, time, heads]
   float sum = 0.0f;
   for (int column = lane * width; row < rows && column < problem.size; column += lanes * width) {
     const int64_t at = row * problem.size + column;
     if constexpr (packed) {
-      const cuda::Pack<T> left = cuda::load_pack(y + at), right = cuda::load_pack(dy + at);
+      const cuda::Pack<float> left = cuda::load_pack(y + at), right = cuda::load_pack(dy + at);
 #pragma unroll
       for (int i = 0; i < width; ++i) sum = fmaf(left[i], right[i], sum);
     } else {
-      for (int i = 0; i < width && column + i < problem.size; ++i)
-        sum = fmaf(cuda::to_float(y[at + i]), cuda::to_float(dy[at + i]), sum);
+      for (int i = 0; i < width && column + i < problem.size; ++i) sum = fmaf(y[at + i], dy[at + i], sum);
     }
   }
   sum = cuda::warp_sum<lanes>(sum);
@@ -44,14 +44,14 @@ __global__ void __launch_bounds__(dot_threads)
   dots[(sample * problem.heads + head) * problem.time + time] = sum;
 }
 
-template <class T>
-void run_dots(const CudaStream& stream, const Problem& problem, const T* y, const T* dy, float* dots) {
+void run_dots(const CudaStream& stream, const cuda::attention::Backward<float>& call) {
   constexpr int lanes = 8;
+  const Problem& problem = call.problem;
   const int64_t rows = int64_t{problem.batch} * problem.time * problem.heads;
-  const bool packed = problem.size % cuda::Pack<T>::size == 0 && cuda::is_aligned(y, dy);
+  const bool packed = problem.size % cuda::Pack<float>::size == 0 && cuda::is_aligned(call.y, call.dy);
   cuda::launch_grid(stream, {.blocks = cuda::blocks_for(rows * lanes, dot_threads), .threads = dot_threads},
-                    packed ? dot_kernel<T, lanes, true> : dot_kernel<T, lanes, false>, y, dy, dots, problem,
-                    rows);
+                    packed ? dot_kernel<lanes, true> : dot_kernel<lanes, false>, call.y, call.dy, call.dots,
+                    problem, rows);
 }
 
 template <class Kernel>
@@ -117,13 +117,13 @@ void run(CudaStream stream, const CausalAttentionBackward& kernel) {
   cuda::with_device_type(kernel.qkv.dtype, [&]<class T>() {
     const cuda::attention::Backward<T> call{problem_of(kernel),
                                             static_cast<const T*>(kernel.qkv.data),
+                                            static_cast<const T*>(kernel.y.data),
                                             static_cast<const T*>(kernel.dy.data),
                                             static_cast<const float*>(kernel.log_sum_exp.data),
-                                            reinterpret_cast<const float*>(dots.get()),
+                                            reinterpret_cast<float*>(dots.get()),
                                             static_cast<T*>(kernel.dqkv.data)};
-    run_dots(stream, call.problem, static_cast<const T*>(kernel.y.data), call.dy,
-             reinterpret_cast<float*>(dots.get()));
-    run_on_best_tier<T>(stream, call, {call.qkv, call.dy, call.dqkv});
+    if constexpr (std::is_same_v<T, float>) run_dots(stream, call);
+    run_on_best_tier<T>(stream, call, {call.qkv, call.y, call.dy, call.dqkv});
   });
 }
 

@@ -3,15 +3,18 @@
 #include "kernels/cuda/attention_tile.cuh"
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/math.cuh"
+#include "kernels/cuda/device/pack.cuh"
+#include "kernels/cuda/device/reduce.cuh"
 
 // Backward of attention on tensor cores, from the saved log_sum_exp (Dao et al. 2022, appendix B.4). Two
-// kernels give each sum one owner and one order. In the first, a block owns a tile of keys and values, and
-// each warp owns rows of it. The block walks over the queries from the diagonal on. Its rows are keys. So
-// weights and gradients of scores are left factors of the products with dy and with the queries, and never
-// leave registers. In the second kernel, a block owns a tile of queries and walks over keys and values as the
-// forward does. Both kernels compute the scores and the gradients of weights. A visible score takes seven
-// products of 2 size operations instead of five. In return, blocks share no sums in memory. Bytes: qkv, dy
-// and dqkv about once. Bound: tensor cores and reads of shared memory.
+// kernels give each sum one owner and one order. In the first, a block owns a tile of queries and walks over
+// keys and values as the forward does. It also computes dy . y of its queries for both kernels. In the second
+// kernel, a block owns a tile of keys and values, and each warp owns rows of it. The block walks over the
+// queries from the diagonal on. Its rows are keys. So weights and gradients of scores are left factors of the
+// products with dy and with the queries, and never leave registers. Both kernels compute the scores and the
+// gradients of weights. A visible score takes seven products of 2 size operations instead of five. In return,
+// blocks share no sums in memory. Bytes: qkv and dy once in each kernel, y and dqkv once. Bound: tensor cores
+// and reads of shared memory.
 
 namespace lockstep::cuda::attention {
 namespace {
@@ -114,19 +117,54 @@ LOCKSTEP_DEVICE void differentiate_rows(float (&scores)[row_tiles][columns][4],
     }
 }
 
-/// The log_sum_exp (in base 2) and the dot of one query, loaded from global memory into registers. A query
-/// beyond the end gets INFINITY so that its weights are zero.
+/// Returns the log_sum_exp of a query in base 2. A query beyond the end gets INFINITY so that its weights are
+/// zero.
+template <class T>
+LOCKSTEP_DEVICE float log_sum_of(const Backward<T>& call, int query) {
+  if (query >= call.problem.time) return INFINITY;
+  return call.log_sum_exp[statistics_of_block(call.problem) + query] * log2_e;
+}
+
+/// The log_sum_exp (in base 2) and the dot of one query, loaded from global memory into registers.
 struct Statistics {
   float log_sum, dot;
 
   template <class T>
   LOCKSTEP_DEVICE void fetch(const Backward<T>& call, int query) {
-    const int64_t at = statistics_of_block(call.problem) + query;
-    const bool valid = query < call.problem.time;
-    log_sum = valid ? call.log_sum_exp[at] * log2_e : INFINITY;
-    dot = valid ? call.dots[at] : 0.0f;
+    log_sum = log_sum_of(call, query);
+    dot = query < call.problem.time ? call.dots[statistics_of_block(call.problem) + query] : 0.0f;
   }
 };
+
+/// Returns dy . y of a query of this block's head, on each of the four lanes that share the query. A lane
+/// adds two of every eight pieces of 8 columns.
+template <class T>
+LOCKSTEP_DEVICE float dot_of_query(const Rows<const T>& y, const Rows<const T>& dy, int query) {
+  float sums[2] = {};
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
+    for (int column = 8 * (lane_index() % 4 + 4 * half); query < y.count && column < y.size; column += 64) {
+      const Pack<T> left = load_pack(y.data + int64_t{query} * y.stride + column);
+      const Pack<T> right = load_pack(dy.data + int64_t{query} * dy.stride + column);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) sums[half] = fmaf(left[i], right[i], sums[half]);
+    }
+  return warp_sum<4>(sums[0] + sums[1]);
+}
+
+/// Computes the dots of the warp's queries and stores them for the keys' kernel.
+template <int row_tiles, class T>
+LOCKSTEP_DEVICE void make_dots(float (&dots)[row_tiles][2], const Backward<T>& call, int first_row) {
+  const Rows<const T> y = rows_of_block<1>(call.y, call.problem, 0);
+  const Rows<const T> dy = rows_of_block<1>(call.dy, call.problem, 0);
+  float* const stored = call.dots + statistics_of_block(call.problem);
+#pragma unroll
+  for (int i = 0; i < 2 * row_tiles; ++i) {
+    const int query = first_row + 8 * i + lane_index() / 4;
+    dots[i / 2][i % 2] = dot_of_query(y, dy, query);
+    if (lane_index() % 4 == 0 && query < call.problem.time) stored[query] = dots[i / 2][i % 2];
+  }
+}
 
 /// Adds the contribution of one tile of queries to the gradients of the warp's keys and values.
 template <class Tiles, bool dropped, class T, int size, class Left>
@@ -232,12 +270,11 @@ __global__ void __launch_bounds__(QueryTiles<size, dropped>::threads, QueryTiles
   int tile = (min(first_query + Tiles::queries, problem.time) - 1) / Tiles::keys;
   begin_copy_of_keys(tile);
   float log_sums[Tiles::row_tiles][2], dots[Tiles::row_tiles][2];
+  make_dots(dots, call, first_row);
 #pragma unroll
   for (int i = 0; i < 2 * Tiles::row_tiles; ++i) {
-    Statistics own;
-    own.fetch(call, first_row + 8 * i + lane_index() / 4);
-    log_sums[i / 2][i % 2] = own.log_sum;
-    dots[i / 2][i % 2] = own.dot;
+    const int query = first_row + 8 * i + lane_index() / 4;
+    log_sums[i / 2][i % 2] = log_sum_of(call, query);
   }
   cp_async_wait<1>();
   __syncthreads();
@@ -280,8 +317,8 @@ void run_on_tensor_cores(const CudaStream& stream, const Backward<T>& call) {
   with_variant(call.problem, [&]<int size, bool dropped>() {
     using Keys = KeyTiles<size, dropped>;
     using Queries = QueryTiles<size, dropped>;
-    launch_over<Keys>(Keys::keys, stream, key_gradient_kernel<T, size, dropped>, call);
     launch_over<Queries>(Queries::queries, stream, query_gradient_kernel<T, size, dropped>, call);
+    launch_over<Keys>(Keys::keys, stream, key_gradient_kernel<T, size, dropped>, call);
   });
 }
 template void run_on_tensor_cores(const CudaStream&, const Backward<__nv_bfloat16>&);

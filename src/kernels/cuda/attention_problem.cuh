@@ -45,9 +45,10 @@ template <class T>
 struct Backward {
   Problem problem;
   const T* qkv;
+  const T* y;
   const T* dy;
   const float* log_sum_exp;
-  const float* dots;  ///< [batch, heads, time]: dy . y
+  float* dots;  ///< [batch, heads, time], written first: dy . y
   T* dqkv;
 };
 
