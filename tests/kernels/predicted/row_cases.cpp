@@ -23,7 +23,7 @@ void add_layer_norm(Cases& cases, DType dtype, int64_t rows, int64_t columns) {
                               .rstd = a.output({rows}, DType::f32)};
     });
   for (const bool with_carried : {false, true})
-    add(cases, dtype, concat(extents(shape), with_carried ? " with carried" : ""), [=](Arrays& a) {
+    add(cases, dtype, concat(extents(shape), with_carried ? " with carried and sums" : ""), [=](Arrays& a) {
       return LayerNormBackward{.x = a.input(shape, dtype),
                                .weight = a.input({columns}, dtype),
                                .mean = a.input({rows}, DType::f32, 0.1),
@@ -32,7 +32,8 @@ void add_layer_norm(Cases& cases, DType dtype, int64_t rows, int64_t columns) {
                                .carried = with_carried ? a.input(shape, dtype) : View{},
                                .dx = a.output(shape, dtype),
                                .dweight = a.output({columns}, DType::f32),
-                               .dbias = a.output({columns}, DType::f32)};
+                               .dbias = a.output({columns}, DType::f32),
+                               .dx_sum = with_carried ? a.output({columns}, DType::f32) : View{}};
     });
 }
 
