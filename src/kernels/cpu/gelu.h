@@ -6,8 +6,8 @@
 
 #include "kernels/coefficients.h"
 #include "kernels/cpu/map.h"
-#include "kernels/math.h"
 #include "kernels/gelu.h"
+#include "kernels/math.h"
 
 // GELU of many values, for the GELU kernels and for matmuls with a GELU as activation. The argument of an
 // exponential, the exponential and the rest have a loop each. In a single loop the operations of an element
