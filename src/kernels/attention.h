@@ -50,7 +50,8 @@ struct CausalAttentionBackward {
   View qkv = {}, y = {}, log_sum_exp = {};  ///< inputs and outputs of the forward
   View dy = {};                             ///< like y
   View dqkv = {};                           ///< like qkv
-  int64_t heads = 1;                        ///< heads, dropout and key must equal those of the forward
+  View dqkv_sum = {};  ///< optional, [3 * heads * size], like log_sum_exp: the sums of dqkv's columns
+  int64_t heads = 1;   ///< heads, dropout and key must equal those of the forward
   double dropout = 0;
   RandomKey key = {};
 
@@ -60,6 +61,8 @@ struct CausalAttentionBackward {
            " ", y.dtype);
     expect(dqkv.shape == qkv.shape && dqkv.dtype == qkv.dtype, "dqkv is ", dqkv.shape, " ", dqkv.dtype,
            ", qkv is ", qkv.shape, " ", qkv.dtype);
+    expect(!dqkv_sum || (dqkv_sum.size() == qkv.shape[2] && dqkv_sum.dtype == log_sum_exp.dtype),
+           "dqkv_sum is ", dqkv_sum.shape, " ", dqkv_sum.dtype, ", qkv is ", qkv.shape, " ", qkv.dtype);
   }
 };
 int64_t scratch_bytes(CpuStream, const CausalAttentionBackward&);

@@ -57,7 +57,7 @@ inline Cost cost(const CausalAttentionForward& k) {
 
 /// Counts five products: the weights again, then the gradients of weights, values, queries and keys.
 inline Cost cost(const CausalAttentionBackward& k) {
-  return {.bytes = bytes_of_views(k.qkv, k.y, k.log_sum_exp, k.dy, k.dqkv),
+  return {.bytes = bytes_of_views(k.qkv, k.y, k.log_sum_exp, k.dy, k.dqkv, k.dqkv_sum),
           .flops = 5.0 * attention_product_flops(k.y, k.log_sum_exp)};
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "kernels/expectations.h"
+#include "kernels/matmul.h"
 
 namespace lockstep::testing {
 namespace {
@@ -284,6 +285,19 @@ TEST(CausalAttention, ASampleGetsTheSameBitsAloneAndInABatch) {
   }
 }
 
+TEST(CausalAttention, SumsOfDqkvAreThoseOfItsColumns) {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    Attention o({2, 33, 2, 8}, dtype);
+    Values sums({48}, dtype), of_columns({48}, dtype);
+    launch_on(1, o.forward());
+    CausalAttentionBackward backward = o.backward();
+    backward.dqkv_sum = sums.view();
+    launch_on(3, backward);
+    launch_on(1, ColumnSum{.x = o.dqkv.view(), .y = of_columns.view()});
+    EXPECT_TRUE(sums == of_columns);
+  }
+}
+
 TEST(CausalAttention, RefusesWhatDoesNotFit) {
   const auto refused = [](auto change) {
     Attention o({2, 5, 2, 4}, DType::f32);
@@ -299,6 +313,7 @@ TEST(CausalAttention, RefusesWhatDoesNotFit) {
   refused([](auto& kernel) { kernel.dropout = 1; });
   refused([](auto& kernel) { kernel.dy.dtype = DType::f64; });
   refused([](auto& kernel) { kernel.dqkv.shape = {2, 5, 8}; });
+  refused([](auto& kernel) { kernel.dqkv_sum = {kernel.dy.data, {8}, DType::f32}; });
   Attention o({2, 5, 2, 4}, DType::f32);
   CausalAttentionForward kernel = o.forward();
   kernel.first_query = 6;

@@ -84,16 +84,25 @@ Passes passes_of(const CausalAttentionForward& k, const Listed&) {
 std::string label(const CausalAttentionBackward&, const ParameterNames&) { return "attention's gradient"; }
 /// Both kernels compute the scores and the gradients of weights: seven products instead of five. Each reads
 /// all of qkv and dy.
-Passes passes_of(const CausalAttentionBackward& k, const Listed&) {
+Passes passes_of(const CausalAttentionBackward& k, const Listed& listed) {
   const double product = attention_product_flops(k.y, k.log_sum_exp);
   const double dots = bytes_of_views(k.log_sum_exp);
   const double inputs = bytes_of_views(k.qkv, k.dy, k.log_sum_exp) + dots;
-  return {{"query_gradient_kernel",
-           Part::attention,
-           {.bytes = inputs + bytes_of_views(k.y) + bytes_of_views(k.dqkv) / 3, .flops = 3 * product}},
-          {"key_gradient_kernel",
-           Part::attention,
-           {.bytes = inputs + bytes_of_views(k.dqkv) * 2 / 3, .flops = 4 * product}}};
+  // With sums a block writes the sums of its head's columns: one part for queries, two for keys.
+  const double of_block = k.dqkv_sum ? bytes_of_views(k.dqkv_sum) / 3 / static_cast<double>(k.heads) : 0;
+  const double query_sums = of_block * static_cast<double>(blocks_of(listed, 0));
+  const double key_sums = 2 * of_block * static_cast<double>(blocks_of(listed, 1));
+  Passes passes{{"query_gradient_kernel",
+                 Part::attention,
+                 {.bytes = inputs + bytes_of_views(k.y) + bytes_of_views(k.dqkv) / 3 + query_sums,
+                  .flops = 3 * product}},
+                {"key_gradient_kernel",
+                 Part::attention,
+                 {.bytes = inputs + bytes_of_views(k.dqkv) * 2 / 3 + key_sums, .flops = 4 * product}}};
+  if (k.dqkv_sum)
+    passes.push_back(
+        {"add_sums_kernel", Part::attention, {.bytes = query_sums + key_sums + bytes_of_views(k.dqkv_sum)}});
+  return passes;
 }
 
 std::string label(const LayerNormForward& k, const ParameterNames& names) {

@@ -8,6 +8,7 @@
 
 #include "core/memory.h"
 #include "kernels/cpu/attention_strip.h"
+#include "kernels/matmul.h"
 
 namespace lockstep {
 namespace attention {
@@ -390,6 +391,8 @@ void run(CpuStream stream, const CausalAttentionBackward& kernel) {
     };
     attention::for_each_head<attention::BackwardTask<S>>(stream, kernel, 0, backward);
   });
+  const View& sums = kernel.dqkv_sum;
+  if (sums) run(stream, ColumnSum{.x = kernel.dqkv, .y = {sums.data, {sums.size()}, sums.dtype}});
 }
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <tuple>
 
 #include "core/memory.h"
 #include "kernels/attention.h"
@@ -7,6 +8,7 @@
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/pack.cuh"
 #include "kernels/cuda/device/reduce.cuh"
+#include "kernels/matmul.h"
 
 // The entry points of attention. run_on_best_tier chooses the kernels. The backward in fp32 first needs dy .
 // y for each row of each head. Eight lanes take one row of one head. A lane reads 16 bytes at a time if heads
@@ -53,6 +55,67 @@ void run_dots(const CudaStream& stream, const cuda::attention::Backward<float>& 
                     packed ? dot_kernel<lanes, true> : dot_kernel<lanes, false>, call.y, call.dy, call.dots,
                     problem, rows);
 }
+
+constexpr int sum_groups = 32;
+
+/// Rows of sums: [rows, columns].
+struct Sums {
+  const float* values;
+  int64_t rows;
+  int columns;
+};
+
+/// Adds the rows of two arrays to one row. Warp g of a block adds rows g, g + 32, ... of 32 columns. Then the
+/// first warp adds the warps' sums in order.
+__global__ void __launch_bounds__(32 * sum_groups) add_sums_kernel(Sums first, Sums second, float* y) {
+  float* of_warps = cuda::dynamic_shared<float>();
+  const int column = static_cast<int>(blockIdx.x * 32 + threadIdx.x % 32);
+  const bool is_inside = column < first.columns + second.columns;
+  const Sums& from = column < first.columns ? first : second;
+  const int there = column < first.columns ? column : column - first.columns;
+  float sum = 0.0f;
+  if (is_inside) {
+#pragma unroll 8
+    for (int64_t row = threadIdx.x / 32; row < from.rows; row += sum_groups)
+      sum += from.values[row * from.columns + there];
+  }
+  of_warps[threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.x >= 32 || !is_inside) return;
+#pragma unroll 8
+  for (int group = 1; group < sum_groups; ++group) sum += of_warps[group * 32 + threadIdx.x];
+  y[column] = sum;
+}
+
+/// Memory for the sums that the blocks of the tensor cores' kernels write, if sums are wanted.
+class BlockSums {
+ public:
+  BlockSums(const CudaStream& stream, const Problem& problem, bool wanted) : columns_(problem.columns) {
+    if (!wanted) return;
+    std::tie(query_blocks_, key_blocks_) = cuda::attention::blocks_of_sums(problem);
+    const int64_t floats = (query_blocks_ + 2 * key_blocks_) * columns_;
+    memory_ = allocate(floats * static_cast<int64_t>(sizeof(float)), stream);
+  }
+  float* of_queries() const { return reinterpret_cast<float*>(memory_.get()); }
+  float* of_keys() const { return memory_ ? of_queries() + query_blocks_ * columns_ : nullptr; }
+
+  void add(const CudaStream& stream, float* y) const {
+    if (!memory_) return;
+    cuda::launch_grid(stream,
+                      {.blocks = cuda::blocks_for(3 * columns_, 32),
+                       .threads = 32 * sum_groups,
+                       .shared_bytes = 32 * sum_groups * sizeof(float)},
+                      add_sums_kernel, Sums{of_queries(), query_blocks_, columns_},
+                      Sums{of_keys(), key_blocks_, 2 * columns_}, y);
+  }
+
+ private:
+  int columns_;
+  int64_t query_blocks_ = 0, key_blocks_ = 0;
+  std::shared_ptr<std::byte> memory_;
+};
+
+View flat(const View& view) { return {view.data, {view.size()}, view.dtype}; }
 
 template <class Kernel>
 Problem problem_of(const Kernel& kernel) {
@@ -115,15 +178,22 @@ void run(CudaStream stream, const CausalAttentionBackward& kernel) {
   if (kernel.y.size() == 0) return;
   const auto dots = allocate(kernel.log_sum_exp.size() * static_cast<int64_t>(sizeof(float)), stream);
   cuda::with_device_type(kernel.qkv.dtype, [&]<class T>() {
-    const cuda::attention::Backward<T> call{problem_of(kernel),
+    constexpr bool is_fp32 = std::is_same_v<T, float>;
+    const Problem problem = problem_of(kernel);
+    const BlockSums sums(stream, problem, kernel.dqkv_sum && !is_fp32);
+    const cuda::attention::Backward<T> call{problem,
                                             static_cast<const T*>(kernel.qkv.data),
                                             static_cast<const T*>(kernel.y.data),
                                             static_cast<const T*>(kernel.dy.data),
                                             static_cast<const float*>(kernel.log_sum_exp.data),
                                             reinterpret_cast<float*>(dots.get()),
-                                            static_cast<T*>(kernel.dqkv.data)};
-    if constexpr (std::is_same_v<T, float>) run_dots(stream, call);
+                                            static_cast<T*>(kernel.dqkv.data),
+                                            sums.of_queries(),
+                                            sums.of_keys()};
+    if constexpr (is_fp32) run_dots(stream, call);
     run_on_best_tier<T>(stream, call, {call.qkv, call.y, call.dy, call.dqkv});
+    sums.add(stream, kernel.dqkv_sum.as<float>());
+    if (is_fp32 && kernel.dqkv_sum) run(stream, ColumnSum{.x = kernel.dqkv, .y = flat(kernel.dqkv_sum)});
   });
 }
 

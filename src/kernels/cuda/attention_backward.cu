@@ -166,6 +166,39 @@ LOCKSTEP_DEVICE void make_dots(float (&dots)[row_tiles][2], const Backward<T>& c
   }
 }
 
+/// Returns where this block's head begins in a block's row of sums of `parts` parts.
+LOCKSTEP_DEVICE float* sums_of_block(float* sums, const Problem& problem, int parts) {
+  const int64_t row = int64_t{blockIdx.z} * gridDim.x + blockIdx.x;
+  return sums + row * parts * problem.columns + static_cast<int>(blockIdx.y) * problem.size;
+}
+
+/// Stores the sums of the columns of a block's rows, which are in a tile as they were stored. A thread adds
+/// every groups-th row of 8 columns, and then the groups are added in order. `sums` has this head's columns.
+template <int threads, class T, int size>
+LOCKSTEP_DEVICE void store_column_sums(const Tile<T, size>& tile, int rows, int columns, float* scratch,
+                                       float* sums) {
+  constexpr int chunks = Tile<T, size>::chunks, groups = threads / chunks;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int chunk = thread % chunks, group = thread / chunks;
+  __syncthreads();
+  if (group < groups) {
+    float sum[8] = {};
+    for (int row = group; row < rows; row += groups) {
+      const Pack<T> values = load_pack(tile.at(row, chunk));
+#pragma unroll
+      for (int i = 0; i < 8; ++i) sum[i] += values[i];
+    }
+#pragma unroll
+    for (int i = 0; i < 8; ++i) scratch[group * size + 8 * chunk + i] = sum[i];
+  }
+  __syncthreads();
+  for (int column = thread; column < columns; column += threads) {
+    float sum = scratch[column];
+    for (int other = 1; other < groups; ++other) sum += scratch[other * size + column];
+    sums[column] = sum;
+  }
+}
+
 /// Adds the contribution of one tile of queries to the gradients of the warp's keys and values.
 template <class Tiles, bool dropped, class T, int size, class Left>
 LOCKSTEP_DEVICE void add_queries(float (&dk)[Tiles::row_tiles][size / 8][4],
@@ -242,6 +275,12 @@ __global__ void __launch_bounds__(KeyTiles<size, dropped>::threads, KeyTiles<siz
              [&](int, int) { return problem.scale; });
   store_rows(rows_of_block<3>(call.dqkv, problem, 2), first_row, values, row, dv,
              [&](int, int) { return problem.dropout.kept_scale; });
+  if (call.key_sums == nullptr) return;
+  float* const scratch = reinterpret_cast<float*>(shared + 2 * Tiles::keys * size);
+  float* const sums = sums_of_block(call.key_sums, problem, 2);
+  const int rows = min(Tiles::keys, problem.time - first_key);
+  store_column_sums<Tiles::threads>(keys, rows, problem.size, scratch, sums);
+  store_column_sums<Tiles::threads>(values, rows, problem.size, scratch, sums + problem.columns);
 }
 
 template <class T, int size, bool dropped>
@@ -299,6 +338,10 @@ __global__ void __launch_bounds__(QueryTiles<size, dropped>::threads, QueryTiles
   }
   store_rows(rows_of_block<3>(call.dqkv, problem, 0), first_row, queries, row, dq,
              [&](int, int) { return problem.scale; });
+  if (call.query_sums == nullptr) return;
+  float* const scratch = reinterpret_cast<float*>(shared + 2 * Tiles::queries * size);
+  store_column_sums<Tiles::threads>(queries, min(Tiles::queries, problem.time - first_query), problem.size,
+                                    scratch, sums_of_block(call.query_sums, problem, 1));
 }
 
 template <class Tiles, class T>
@@ -311,6 +354,15 @@ void launch_over(int rows, const CudaStream& stream, void (*kernel)(Backward<T>)
 }
 
 }  // namespace
+
+std::pair<int64_t, int64_t> blocks_of_sums(const Problem& problem) {
+  std::pair<int64_t, int64_t> blocks;
+  with_variant(problem, [&]<int size, bool dropped>() {
+    blocks = {int64_t{problem.batch} * blocks_for(problem.time, QueryTiles<size, dropped>::queries),
+              int64_t{problem.batch} * blocks_for(problem.time, KeyTiles<size, dropped>::keys)};
+  });
+  return blocks;
+}
 
 template <class T>
 void run_on_tensor_cores(const CudaStream& stream, const Backward<T>& call) {

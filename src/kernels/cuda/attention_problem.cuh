@@ -3,6 +3,8 @@
 
 // The arguments that attention.cu passes to the kernels of each tier.
 
+#include <utility>
+
 #include "core/stream.h"
 #include "kernels/cuda/device/grid.cuh"
 #include "kernels/cuda/device/intrinsics.cuh"
@@ -50,6 +52,8 @@ struct Backward {
   const float* log_sum_exp;
   float* dots;  ///< [batch, heads, time], written first: dy . y
   T* dqkv;
+  float* query_sums;  ///< [batch, blocks of queries, columns]: sums of dq's columns; null if not wanted
+  float* key_sums;    ///< [batch, blocks of keys, 2 * columns]: of dk's and dv's; null if not wanted
 };
 
 /// Runs attention on tensor cores, on any GPU from sm_80 on. T is __nv_bfloat16 or __half. The size is a
@@ -58,6 +62,9 @@ template <class T>
 void run_on_tensor_cores(const CudaStream& stream, const Forward<T>& call);
 template <class T>
 void run_on_tensor_cores(const CudaStream& stream, const Backward<T>& call);
+
+/// Returns the rows of Backward::query_sums and Backward::key_sums on tensor cores.
+std::pair<int64_t, int64_t> blocks_of_sums(const Problem& problem);
 
 /// Runs attention in fp32 arithmetic. The size is at most 128.
 void run_in_fp32(const CudaStream& stream, const Forward<float>& call);

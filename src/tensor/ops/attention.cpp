@@ -20,13 +20,15 @@ Tensor causal_attention(const Tensor& qkv, int64_t heads, double dropout, const 
                                               .dropout = dropout,
                                               .key = key});
   return record("causal_attention", y, {qkv},
-                [qkv = qkv.detach(), y = y.detach(), log_sum_exp, heads, dropout, key](const Tensor& dy) {
-                  const Tensor dqkv = empty_like(qkv);
+                [qkv = qkv.detach(), y = y.detach(), log_sum_exp, heads, dropout, key](
+                    const Tensor& dy, GradientContext& context) {
+                  const Tensor dqkv = empty_like(qkv), dqkv_sum = context.column_sum_memory(0);
                   launch(qkv.stream(), CausalAttentionBackward{.qkv = qkv.view(),
                                                                .y = y.view(),
                                                                .log_sum_exp = log_sum_exp.view(),
                                                                .dy = dy.view(),
                                                                .dqkv = dqkv.view(),
+                                                               .dqkv_sum = dqkv_sum.view(),
                                                                .heads = heads,
                                                                .dropout = dropout,
                                                                .key = key});

@@ -27,7 +27,7 @@ struct OnDevice {
         dy(normal_values(plain.elements(), 2, in)) {}
 
   struct Result {
-    std::vector<uint8_t> y, log_sum_exp, dqkv;
+    std::vector<uint8_t> y, log_sum_exp, dqkv, dqkv_sum;
     bool operator==(const Result&) const = default;
   };
 
@@ -46,10 +46,10 @@ struct OnDevice {
     log_sum_exp = statistics.values();
   }
 
-  /// Runs both directions. Their results are in y, log_sum_exp and dqkv.
+  /// Runs both directions. Their results are in y, log_sum_exp, dqkv and dqkv_sum.
   Result run() {
     const DeviceArray device_qkv(qkv, packed, dtype), device_dy(dy, plain, dtype);
-    const DeviceArray device_y(plain, dtype), device_dqkv(packed, dtype);
+    const DeviceArray device_y(plain, dtype), device_dqkv(packed, dtype), sums({packed[2]}, DType::f32);
     const DeviceArray statistics({shape.batch, shape.heads, shape.time}, DType::f32);
     launch(gpu_stream(), CausalAttentionForward{.qkv = device_qkv.view(),
                                                 .y = device_y.view(),
@@ -62,13 +62,15 @@ struct OnDevice {
                                                  .log_sum_exp = statistics.view(),
                                                  .dy = device_dy.view(),
                                                  .dqkv = device_dqkv.view(),
+                                                 .dqkv_sum = sums.view(),
                                                  .heads = shape.heads,
                                                  .dropout = shape.dropout,
                                                  .key = key});
     y = device_y.values();
     log_sum_exp = statistics.values();
     dqkv = device_dqkv.values();
-    return {device_y.bits(), statistics.bits(), device_dqkv.bits()};
+    dqkv_sum = sums.values();
+    return {device_y.bits(), statistics.bits(), device_dqkv.bits(), sums.bits()};
   }
 
   Case shape;
@@ -76,7 +78,7 @@ struct OnDevice {
   RandomKey key = random_key;
   Shape packed, plain;
   std::vector<double> qkv, dy;
-  std::vector<double> y, log_sum_exp, dqkv;
+  std::vector<double> y, log_sum_exp, dqkv, dqkv_sum;
 };
 
 /// The results on the CPU in f64, from the same numbers and with the same mask.
@@ -144,11 +146,27 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 /// add as much to the weights, and a result has a few such errors.
 double tolerance_of(DType dtype) { return dtype == DType::f32 ? 5e-6 : epsilon_of(dtype) / 2; }
 
+/// Expects the sums of the columns of dqkv as it was stored. A sum of n terms in fp32 errs by at most n 2^-24
+/// of the sum of their magnitudes.
+void expect_column_sums(const OnDevice& o) {
+  const auto columns = static_cast<size_t>(o.packed[2]);
+  const size_t rows = o.dqkv.size() / columns;
+  for (size_t column = 0; column < columns; ++column) {
+    double sum = 0, magnitudes = 0;
+    for (size_t row = 0; row < rows; ++row) {
+      sum += o.dqkv[row * columns + column];
+      magnitudes += std::fabs(o.dqkv[row * columns + column]);
+    }
+    ASSERT_NEAR(o.dqkv_sum[column], sum, static_cast<double>(rows) * 0x1p-24 * magnitudes) << column;
+  }
+}
+
 void expect_matches(const Case& c, DType dtype) {
   SCOPED_TRACE(concat(dtype, " time ", c.time, " heads ", c.heads, " size ", c.size, " dropout ", c.dropout));
   OnDevice o(c, dtype);
   o.run();
   const Reference reference(o);
+  expect_column_sums(o);
   EXPECT_LE(largest_difference(o.log_sum_exp, reference.log_sum_exp), 1e-5);
   EXPECT_LE(relative_error(o.y, reference.y), tolerance_of(dtype));
   for (int64_t part = 0; part < 3; ++part) {
