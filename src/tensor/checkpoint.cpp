@@ -23,10 +23,9 @@ Tensor checkpoint(const std::function<Tensor(const std::vector<Tensor>& inputs)>
         context.continue_through(function(inputs));
         return Gradients();
       });
-  if (const Tensor bias = Tape::bias_of(y)) {
-    const auto is_bias = [&](const Tensor& input) { return input.id() == bias.id(); };
-    set_bias_input(result, static_cast<size_t>(std::ranges::find_if(read, is_bias) - read.begin()));
-  }
+  // A bias that the function computes is not among the inputs.
+  const auto bias = std::ranges::find(read, Tape::bias_of(y).id(), &Tensor::id);
+  if (bias != read.end()) set_bias_input(result, static_cast<size_t>(bias - read.begin()));
   return result;
 }
 

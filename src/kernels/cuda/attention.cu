@@ -10,10 +10,11 @@
 #include "kernels/cuda/device/reduce.cuh"
 #include "kernels/matmul.h"
 
-// The entry points of attention. run_on_best_tier chooses the kernels. The backward in fp32 first needs dy .
-// y for each row of each head. Eight lanes take one row of one head. A lane reads 16 bytes at a time if heads
-// begin at multiples of 16 bytes, otherwise one element at a time. Bytes: y and dy once. Bound: memory. The
-// tensor cores' kernel of queries computes these dots itself.
+// The entry points of attention. run_on_best_tier chooses the kernels. In fp32 the backward first needs the
+// dots of y and dy for each row of each head. Eight lanes take one row of one head. A lane reads 16 bytes at
+// a time if heads begin at multiples of 16 bytes, otherwise one element at a time. Bytes: y and dy once.
+// Bound: memory. On tensor cores the kernel of queries computes the dots. Sums of dqkv's columns come from
+// the blocks of the tensor cores' kernels, whose rows of sums one kernel adds. Bytes: 2 % of dqkv.
 
 namespace lockstep {
 namespace {
