@@ -35,6 +35,7 @@ if ((EUID != 0)); then
 fi
 command -v debootstrap >/dev/null || apt-get install -y -qq --no-install-recommends debootstrap
 
+commit=$(git describe --always)
 folder=build/try_${kind}_$release
 rm -f "$folder"/*.log
 mkdir -p "$folder/ccache"
@@ -86,7 +87,7 @@ else
   # The kernels of both default architectures, translated without optimisation. No GPU runs them here.
   step cuda "cmake --preset cuda -DCMAKE_BUILD_TYPE=None -DCMAKE_CUDA_FLAGS=-Xptxas=-O0 -DCMAKE_UNITY_BUILD=ON \
     -DLOCKSTEP_TESTS=OFF && cmake --build --preset cuda"
-  step version "ldd build/cuda/bin/train_gpt | grep -E 'libcu|nccl' && build/cuda/bin/train_gpt --version"
+  step version "ldd build/cuda/bin/train_gpt | grep -E 'libcu(da|blas)|nccl' && build/cuda/bin/train_gpt --version"
   step emulated "scripts/test.sh emulated"
   cuda=$(sed -nE 's/.*headers of CUDA ([0-9]+)[.]([0-9]+).*/\1_\2/p' "$folder/emulated.log" 2>/dev/null || true)
 fi
@@ -132,7 +133,7 @@ if [[ $kind == cuda ]]; then
 fi
 log=${log:-docs/logs/$name.log}
 {
-  echo "# scripts/try_debian.sh $title, $(date -u +%Y-%m-%d), $(git describe --always)"
+  echo "# scripts/try_debian.sh $title, $(date -u +%Y-%m-%d), $commit"
   # shellcheck disable=SC2016
   inside '. /etc/os-release; echo "$PRETTY_NAME"; g++ --version | head -n 1; cmake --version | head -n 1; mpirun --version | head -n 1'
   if [[ $kind == debian ]]; then
