@@ -47,6 +47,7 @@ void add_backward(Cases& cases, DType dtype, const Sizes& s) {
                                    .log_sum_exp = forward.log_sum_exp,
                                    .dy = a.input({s.batch, s.time, columns}, dtype),
                                    .dqkv = a.output({s.batch, s.time, 3 * columns}, dtype),
+                                   .dqkv_sum = a.output({3 * columns}, DType::f32),
                                    .heads = s.heads,
                                    .dropout = s.dropout,
                                    .key = some_key};
