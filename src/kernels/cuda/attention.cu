@@ -71,14 +71,15 @@ struct Sums {
 __global__ void __launch_bounds__(32 * sum_groups) add_sums_kernel(Sums first, Sums second, float* y) {
   float* of_warps = cuda::dynamic_shared<float>();
   const int column = static_cast<int>(blockIdx.x * 32 + threadIdx.x % 32);
-  const bool is_inside = column < first.columns + second.columns;
-  const Sums& from = column < first.columns ? first : second;
-  const int there = column < first.columns ? column : column - first.columns;
+  const bool is_inside = column < first.columns + second.columns, is_first = column < first.columns;
+  // A reference to one of the arguments would put both on the stack.
+  const float* values = is_first ? first.values + column : second.values + (column - first.columns);
+  const int64_t rows = is_first ? first.rows : second.rows;
+  const int columns = is_first ? first.columns : second.columns;
   float sum = 0.0f;
   if (is_inside) {
 #pragma unroll 8
-    for (int64_t row = threadIdx.x / 32; row < from.rows; row += sum_groups)
-      sum += from.values[row * from.columns + there];
+    for (int64_t row = threadIdx.x / 32; row < rows; row += sum_groups) sum += values[row * columns];
   }
   of_warps[threadIdx.x] = sum;
   __syncthreads();
