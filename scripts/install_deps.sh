@@ -6,6 +6,7 @@
 #   scripts/install_deps.sh --fuzz        also clang with the libraries of its sanitizers and of its fuzzer
 #   scripts/install_deps.sh --lint        also clang, clang-format and clang-tidy
 #   scripts/install_deps.sh --cluster     also for the cluster tests: Slurm, modules, iproute2, an S3 server in .cache/
+#   scripts/install_deps.sh --cuda-checks also for the checks of CUDA kernels: the packages of cuda_checks.txt in .cache/
 #   scripts/install_deps.sh --prefix DIR  unpacks missing packages into DIR, without root; then: source DIR/env.sh
 # Needs root or sudo only if a package is missing. It asks no questions and may be run again at any time.
 # cmake/dependencies.txt lists the packages. docs/install.md explains other ways.
@@ -21,6 +22,7 @@ readonly apt=5 dnf=6
 mapfile -t packages < <(packages_in $apt)
 packages+=(ca-certificates procps)
 cluster=false
+cuda_checks=false
 prefix=
 while (($# > 0)); do
   case "$1" in
@@ -31,12 +33,16 @@ while (($# > 0)); do
       packages+=(slurmctld slurmd slurm-client munge environment-modules iproute2 python3-venv)
       cluster=true
       ;;
+    --cuda-checks)
+      packages+=(python3-venv)
+      cuda_checks=true
+      ;;
     --prefix)
       prefix=${2:?install_deps: --prefix needs a folder}
       shift
       ;;
     *)
-      echo "usage: scripts/install_deps.sh [--clang] [--fuzz] [--lint] [--cluster] [--prefix DIR]" >&2
+      echo "usage: scripts/install_deps.sh [--clang] [--fuzz] [--lint] [--cluster] [--cuda-checks] [--prefix DIR]" >&2
       exit 2
       ;;
   esac
@@ -136,14 +142,22 @@ else
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
 fi
 
-# Installs the S3 server of the tests. The file `installed` is written last, so it marks a complete installation.
-if $cluster; then
-  moto="moto[server]==5.2.5"
-  venv=$root/.cache/cluster-venv
-  if [[ $(cat "$venv/installed" 2>/dev/null) != "$moto" ]]; then
-    echo "install_deps: installing $moto in $venv"
+# install_python NAME PACKAGE...: installs Python packages in .cache/NAME-venv. The file `installed` is written last, so it
+# marks a complete installation.
+install_python() {
+  local venv=$root/.cache/$1-venv
+  shift
+  if [[ $(cat "$venv/installed" 2>/dev/null) != "$*" ]]; then
+    echo "install_deps: installing $* in $venv"
     python3 -m venv --clear "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check "$moto"
-    echo "$moto" >"$venv/installed"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check "$@"
+    echo "$*" >"$venv/installed"
   fi
+}
+
+# The S3 server of the tests.
+if $cluster; then install_python cluster "moto[server]==5.2.5"; fi
+if $cuda_checks; then
+  mapfile -t python_packages < <(grep -v '^#' "$root/scripts/cuda_checks.txt")
+  install_python cuda "${python_packages[@]}"
 fi
