@@ -141,6 +141,7 @@ Problem problem_of(const Kernel& kernel) {
                       .step = key.step,
                       .device_step = key.device_step,
                       .threshold = static_cast<uint32_t>(std::lround(65536 * kernel.dropout)),
+                      .kept = static_cast<float>(1 - kernel.dropout),
                       .kept_scale = static_cast<float>(1 / (1 - kernel.dropout))}};
 }
 

@@ -28,7 +28,10 @@ struct KeyTiles {
   static constexpr int rows = 16 * row_tiles;  ///< per warp
   static constexpr int keys = warps * rows;
   static constexpr int queries = row_tiles == 2 || size == 128 ? 32 : 64;
-  static constexpr bool held = size <= 64 && row_tiles == 1;  ///< keys and values stay in registers
+  // What stays in registers: addresses, and keys and values in steps of 16 columns. Spills limit it.
+  static constexpr bool held_addresses = size != 64 || row_tiles == 1;
+  static constexpr int held_keys = !held_addresses || size == 96 ? 0 : size == 128 ? 4 : size / 16;
+  static constexpr int held_values = size > 64 ? 0 : held_keys;
   static constexpr int blocks = 2;  ///< per multiprocessor, unless shared memory allows fewer
   static constexpr size_t tile_elements = size_t{size} * (2 * keys + 4 * queries);
   static constexpr size_t shared_bytes = 2 * tile_elements + 4 * queries * sizeof(float);
@@ -45,15 +48,18 @@ struct QueryTiles {
   static constexpr int rows = 16 * row_tiles;  ///< per warp
   static constexpr int queries = warps * rows;
   static constexpr int keys = 32;
-  static constexpr bool held = row_tiles == 1;  ///< queries and dy stay in registers
-  static constexpr int blocks = 2;              ///< per multiprocessor, unless shared memory allows fewer
+  // Queries and dy that stay in registers, in steps of 16 columns. Spills limit them.
+  static constexpr int held_queries = size == 96 ? 0 : size / 16;
+  static constexpr int held_dy = size == 64 ? 3 : held_queries;
+  static constexpr int blocks = 2;  ///< per multiprocessor, unless shared memory allows fewer
   static constexpr size_t shared_bytes = size_t{2} * size * (2 * queries + 4 * keys);
   static_assert(shared_bytes <= most_shared_bytes);
   static_assert(keys % 32 == 0);
 };
 
 /// Turns scores into weights after dropout, and gradients of weights into gradients of scores, divided by
-/// scale. Rows are keys and columns are queries. `log_sums` (in base 2) and `dots` belong to the columns.
+/// scale and kept_scale. Rows are keys and columns are queries. `log_sums` (in base 2) and `dots` (times
+/// kept) belong to the columns.
 template <bool dropped, int row_tiles, int columns>
 LOCKSTEP_DEVICE void differentiate_columns(float (&scores)[row_tiles][columns][4],
                                            float (&dweights)[row_tiles][columns][4], const float* log_sums,
@@ -80,7 +86,7 @@ LOCKSTEP_DEVICE void differentiate_columns(float (&scores)[row_tiles][columns][4
         if constexpr (dropped) {
           const bool is_kept = kept[m][i / 2] >> (16 * half + 8 * (i % 2)) & 1u;
           score = is_kept ? weight : 0.0f;
-          dweight = is_kept ? dweight * problem.dropout.kept_scale : 0.0f;
+          dweight = is_kept ? dweight : 0.0f;
         }
         dweight = weight * (dweight - dot);
       }
@@ -88,8 +94,8 @@ LOCKSTEP_DEVICE void differentiate_columns(float (&scores)[row_tiles][columns][4
   }
 }
 
-/// Turns scores into their gradients, divided by scale. Rows are queries and columns are keys. The weights
-/// are not kept.
+/// Turns scores into their gradients, divided by scale and kept_scale. Rows are queries and columns are keys.
+/// The weights are not kept.
 template <bool dropped, int row_tiles, int columns>
 LOCKSTEP_DEVICE void differentiate_rows(float (&scores)[row_tiles][columns][4],
                                         const float (&dweights)[row_tiles][columns][4],
@@ -109,8 +115,7 @@ LOCKSTEP_DEVICE void differentiate_rows(float (&scores)[row_tiles][columns][4],
       for (int i = 0; i < 8; ++i) {
         float& score = scores[m][n + i / 2][2 * half + i % 2];
         float dweight = dweights[m][n + i / 2][2 * half + i % 2];
-        if constexpr (dropped)
-          dweight = kept >> (i / 2 * 8 + i % 2) & 1u ? dweight * problem.dropout.kept_scale : 0.0f;
+        if constexpr (dropped) dweight = kept >> (i / 2 * 8 + i % 2) & 1u ? dweight : 0.0f;
         const float weight = fast_exp2(fmaf(score, scale, -log_sums[m][half]));
         score = weight * (dweight - dots[m][half]);
       }
@@ -131,8 +136,10 @@ struct Statistics {
 
   template <class T>
   LOCKSTEP_DEVICE void fetch(const Backward<T>& call, int query) {
-    log_sum = log_sum_of(call, query);
-    dot = query < call.problem.time ? call.dots[statistics_of_block(call.problem) + query] : 0.0f;
+    const int64_t at = statistics_of_block(call.problem) + query;
+    const bool valid = query < call.problem.time;
+    log_sum = valid ? call.log_sum_exp[at] * log2_e : INFINITY;
+    dot = valid ? call.dots[at] : 0.0f;
   }
 };
 
@@ -152,7 +159,7 @@ LOCKSTEP_DEVICE float dot_of_query(const Rows<const T>& y, const Rows<const T>& 
   return warp_sum<4>(sums[0] + sums[1]);
 }
 
-/// Computes the dots of the warp's queries and stores them for the keys' kernel.
+/// Computes the dots of the warp's queries, times kept, and stores them for the keys' kernel.
 template <int row_tiles, class T>
 LOCKSTEP_DEVICE void make_dots(float (&dots)[row_tiles][2], const Backward<T>& call, int first_row) {
   const Rows<const T> y = rows_of_block<1>(call.y, call.problem, 0);
@@ -161,7 +168,7 @@ LOCKSTEP_DEVICE void make_dots(float (&dots)[row_tiles][2], const Backward<T>& c
 #pragma unroll
   for (int i = 0; i < 2 * row_tiles; ++i) {
     const int query = first_row + 8 * i + lane_index() / 4;
-    dots[i / 2][i % 2] = dot_of_query(y, dy, query);
+    dots[i / 2][i % 2] = dot_of_query(y, dy, query) * call.problem.dropout.kept;
     if (lane_index() % 4 == 0 && query < call.problem.time) stored[query] = dots[i / 2][i % 2];
   }
 }
@@ -200,10 +207,12 @@ LOCKSTEP_DEVICE void store_column_sums(const Tile<T, size>& tile, int rows, int 
 }
 
 /// Adds the contribution of one tile of queries to the gradients of the warp's keys and values.
-template <class Tiles, bool dropped, class T, int size, class Left>
+template <class Tiles, bool dropped, class T, int size>
 LOCKSTEP_DEVICE void add_queries(float (&dk)[Tiles::row_tiles][size / 8][4],
-                                 float (&dv)[Tiles::row_tiles][size / 8][4], const Left& keys,
-                                 const Left& values, const Tile<T, size>& queries, const Tile<T, size>& dy,
+                                 float (&dv)[Tiles::row_tiles][size / 8][4],
+                                 const LeftRows<T, size, Tiles::row_tiles, Tiles::held_keys>& keys,
+                                 const LeftRows<T, size, Tiles::row_tiles, Tiles::held_values>& values,
+                                 const Tile<T, size>& queries, const Tile<T, size>& dy,
                                  const float* statistics, const Mask<dropped>& mask, int first_key,
                                  int first_query, const Problem& problem) {
   float weights[Tiles::row_tiles][Tiles::queries / 8][4] = {};
@@ -225,17 +234,20 @@ __global__ void __launch_bounds__(KeyTiles<size, dropped>::threads, KeyTiles<siz
   T* const shared = dynamic_shared<T>();
   const Tile<T, size> keys{shared}, values{shared + Tiles::keys * size};
   const auto stage = [&](int tile, int part) {
-    return Tile<T, size>{shared + (2 * Tiles::keys + (tile % 2 * 2 + part) * Tiles::queries) * size};
+    return Tile<T, size>{shared + (2 * Tiles::keys + ((tile & 1) * 2 + part) * Tiles::queries) * size};
   };
   const auto statistics = [&](int tile) {
-    return reinterpret_cast<float*>(shared + Tiles::tile_elements) + tile % 2 * 2 * Tiles::queries;
+    return reinterpret_cast<float*>(shared + Tiles::tile_elements) + (tile & 1) * 2 * Tiles::queries;
   };
   const int thread = static_cast<int>(threadIdx.x);
   Statistics next = {};
+  const Rows<const T> query_rows =
+      hold_address<Tiles::held_addresses>(rows_of_block<3>(call.qkv, problem, 0));
+  const Rows<const T> dy_rows = hold_address<Tiles::held_addresses>(rows_of_block<1>(call.dy, problem, 0));
   const auto begin_copy_of_queries = [&](int tile) {
     const int first = tile * Tiles::queries;
-    begin_copy<Tiles::threads, Tiles::queries>(stage(tile, 0), rows_of_block<3>(call.qkv, problem, 0), first);
-    begin_copy<Tiles::threads, Tiles::queries>(stage(tile, 1), rows_of_block<1>(call.dy, problem, 0), first);
+    begin_copy<Tiles::threads, Tiles::queries>(stage(tile, 0), query_rows, first);
+    begin_copy<Tiles::threads, Tiles::queries>(stage(tile, 1), dy_rows, first);
     cp_async_commit();
     if (thread < Tiles::queries) next.fetch(call, first + thread);
   };
@@ -256,8 +268,8 @@ __global__ void __launch_bounds__(KeyTiles<size, dropped>::threads, KeyTiles<siz
   cp_async_wait<1>();
   __syncthreads();
 
-  using Left = LeftRows<T, size, Tiles::row_tiles, Tiles::held>;
-  const Left left_keys(keys, row), left_values(values, row);
+  const LeftRows<T, size, Tiles::row_tiles, Tiles::held_keys> left_keys(keys, row);
+  const LeftRows<T, size, Tiles::row_tiles, Tiles::held_values> left_values(values, row);
   const Mask<dropped> mask(problem.dropout);
   float dk[Tiles::row_tiles][size / 8][4] = {}, dv[Tiles::row_tiles][size / 8][4] = {};
   const int tiles = (problem.time + Tiles::queries - 1) / Tiles::queries;
@@ -272,7 +284,7 @@ __global__ void __launch_bounds__(KeyTiles<size, dropped>::threads, KeyTiles<siz
     if (tile + 1 < tiles) put_statistics(tile + 1);
   }
   store_rows(rows_of_block<3>(call.dqkv, problem, 1), first_row, keys, row, dk,
-             [&](int, int) { return problem.scale; });
+             [&](int, int) { return problem.scale * problem.dropout.kept_scale; });
   store_rows(rows_of_block<3>(call.dqkv, problem, 2), first_row, values, row, dv,
              [&](int, int) { return problem.dropout.kept_scale; });
   if (call.key_sums == nullptr) return;
@@ -291,12 +303,13 @@ __global__ void __launch_bounds__(QueryTiles<size, dropped>::threads, QueryTiles
   T* const shared = dynamic_shared<T>();
   const Tile<T, size> queries{shared}, dy{shared + Tiles::queries * size};
   const auto stage = [&](int tile, int part) {
-    return Tile<T, size>{shared + (2 * Tiles::queries + (tile % 2 * 2 + part) * Tiles::keys) * size};
+    return Tile<T, size>{shared + (2 * Tiles::queries + ((tile & 1) * 2 + part) * Tiles::keys) * size};
   };
+  const Rows<const T> rows[] = {hold_address<true>(rows_of_block<3>(call.qkv, problem, 1)),
+                                hold_address<true>(rows_of_block<3>(call.qkv, problem, 2))};
   const auto begin_copy_of_keys = [&](int tile) {
     for (int part = 0; part < 2; ++part)
-      begin_copy<Tiles::threads, Tiles::keys>(
-          stage(tile, part), rows_of_block<3>(call.qkv, problem, 1 + part), tile * Tiles::keys);
+      begin_copy<Tiles::threads, Tiles::keys>(stage(tile, part), rows[part], tile * Tiles::keys);
     cp_async_commit();
   };
 
@@ -318,8 +331,8 @@ __global__ void __launch_bounds__(QueryTiles<size, dropped>::threads, QueryTiles
   cp_async_wait<1>();
   __syncthreads();
 
-  using Left = LeftRows<T, size, Tiles::row_tiles, Tiles::held>;
-  const Left left_queries(queries, row), left_dy(dy, row);
+  const LeftRows<T, size, Tiles::row_tiles, Tiles::held_queries> left_queries(queries, row);
+  const LeftRows<T, size, Tiles::row_tiles, Tiles::held_dy> left_dy(dy, row);
   const Mask<dropped> mask(problem.dropout);
   float dq[Tiles::row_tiles][size / 8][4] = {};
   for (; tile >= 0; --tile) {
@@ -337,7 +350,7 @@ __global__ void __launch_bounds__(QueryTiles<size, dropped>::threads, QueryTiles
     multiply_by_columns(dq, scores, stage(tile, 0));
   }
   store_rows(rows_of_block<3>(call.dqkv, problem, 0), first_row, queries, row, dq,
-             [&](int, int) { return problem.scale; });
+             [&](int, int) { return problem.scale * problem.dropout.kept_scale; });
   if (call.query_sums == nullptr) return;
   float* const scratch = reinterpret_cast<float*>(shared + 2 * Tiles::queries * size);
   store_column_sums<Tiles::threads>(queries, min(Tiles::queries, problem.time - first_query), problem.size,

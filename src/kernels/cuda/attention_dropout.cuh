@@ -15,9 +15,15 @@ namespace lockstep::cuda::attention {
 template <bool dropped>
 class Mask {
  public:
-  LOCKSTEP_DEVICE explicit Mask(const Dropout& dropout) {
+  /// ptxas derives the key again in each iteration of a loop, unless `holds_key`: then it takes two
+  /// registers.
+  LOCKSTEP_DEVICE explicit Mask(const Dropout& dropout, bool holds_key = true) {
     if constexpr (dropped) {
       key_ = derive_key(dropout.seed, dropout.site, blockIdx.y);
+      if (holds_key) {
+        const uint32_t high = __shfl_sync(all_lanes, static_cast<uint32_t>(key_ >> 32), 0);
+        key_ = uint64_t{high} << 32 | __shfl_sync(all_lanes, static_cast<uint32_t>(key_), 0);
+      }
       sample_ = dropout.sample + blockIdx.z;
       step_ = dropout.device_step ? *dropout.device_step : dropout.step;
       threshold_ = dropout.threshold;

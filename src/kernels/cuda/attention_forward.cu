@@ -24,7 +24,7 @@ struct ForwardTiles {
   static constexpr int rows = 16 * row_tiles;  ///< per warp
   static constexpr int queries = warps * rows;
   static constexpr int keys = size <= (dropped ? 32 : 64) ? 64 : 32;  ///< limited by 255 registers
-  static constexpr bool held = size <= 64;                            ///< queries stay in registers
+  static constexpr int held = size <= 64 ? size / 16 : 0;  ///< queries in registers, in steps of 16 columns
   static constexpr int blocks = 2;  ///< per multiprocessor, unless shared memory allows fewer
   static constexpr size_t shared_bytes = size_t{2} * size * (queries + 4 * keys);
   static_assert(shared_bytes <= most_shared_bytes);
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(ForwardTiles<size, dropped>::threads, ForwardT
   T* const shared = dynamic_shared<T>();
   const Tile<T, size> queries{shared};
   const auto stage = [&](int tile, int part) {
-    return Tile<T, size>{shared + (Tiles::queries + (tile % 2 * 2 + part) * Tiles::keys) * size};
+    return Tile<T, size>{shared + (Tiles::queries + ((tile & 1) * 2 + part) * Tiles::keys) * size};
   };
   const auto begin_copy_of_keys = [&](int tile) {
     for (int part = 0; part < 2; ++part)

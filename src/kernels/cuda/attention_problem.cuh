@@ -14,7 +14,7 @@ namespace lockstep::cuda::attention {
 /// The shared memory that a block can have on every target. The least is that of sm_86, sm_89 and sm_120.
 inline constexpr size_t most_shared_bytes = size_t{99} * 1024;
 
-/// The parameters of the draws of attention dropout. Without dropout only `kept_scale` is read.
+/// The parameters of the draws of attention dropout. Without dropout only `kept` and `kept_scale` are read.
 struct Dropout {
   uint64_t seed;
   uint32_t site;
@@ -22,7 +22,8 @@ struct Dropout {
   uint32_t step;                ///< used if device_step is null
   const uint32_t* device_step;  ///< in GPU memory
   uint32_t threshold;           ///< a weight is kept iff its 16 bits are at least this
-  float kept_scale;             ///< 1 / (1 - probability)
+  float kept;                   ///< 1 - probability
+  float kept_scale;             ///< 1 / kept
 };
 
 /// Shapes and constants of one call.
@@ -50,7 +51,7 @@ struct Backward {
   const T* y;
   const T* dy;
   const float* log_sum_exp;
-  float* dots;  ///< [batch, heads, time], written first: dy . y
+  float* dots;  ///< [batch, heads, time], written first: dy . y, on tensor cores times dropout.kept
   T* dqkv;
   float* query_sums;  ///< [batch, blocks of queries, columns]: sums of dq's columns; null if not wanted
   float* key_sums;    ///< [batch, blocks of keys, 2 * columns]: of dk's and dv's; null if not wanted
