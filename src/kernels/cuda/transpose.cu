@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Swaps two dimensions. If the last one is among them, a block moves a tile of 32 x 32 elements through
-// shared memory. So a warp accesses contiguous pieces of both arrays. An extra column per row avoids bank
-// conflicts. If the last one stays, runs of neighbours move as they are. A thread moves 16 bytes, or one
-// element if runs do not consist of such pieces. Bytes: both arrays once. Bound: memory.
+// Swaps two dimensions. If the last one is among them, a block moves a square tile through shared memory. So
+// a warp accesses contiguous pieces of both arrays. A thread issues several loads before it needs one. Extra
+// columns avoid bank conflicts. If the last one stays, runs of neighbours move as they are. A thread moves 16
+// bytes, or one element if runs do not consist of such pieces. Bytes: both arrays once. Bound: memory.
 
 #include "kernels/cuda/device/launch.cuh"
 #include "kernels/cuda/device/pack.cuh"
@@ -12,7 +12,11 @@
 namespace lockstep {
 namespace {
 
-constexpr int tile = 32;
+/// The rows and columns of a tile. Rows in shared memory begin at `stride` words.
+template <class Word>
+constexpr int tile = sizeof(Word) == 2 ? 64 : 32;
+template <class Word>
+constexpr int stride = tile<Word> + (sizeof(Word) == 2 ? 2 : 1);
 constexpr int tile_threads = 256;
 constexpr int run_threads = 256;
 
@@ -26,33 +30,36 @@ struct Problem {
   int64_t size;  ///< words of x
 };
 
+/// The number of tiles of a matrix, and of matrices that lie between each other.
+struct Tiles {
+  uint32_t below, across, between;
+};
+
 template <class Word>
-__global__ void __launch_bounds__(tile_threads) tile_kernel(Problem<Word> k) {
+__global__ void __launch_bounds__(tile_threads) tile_kernel(Problem<Word> k, Tiles tiles) {
+  constexpr int size = tile<Word>, step = tile_threads / size;
   Word* shared = cuda::dynamic_shared<Word>();
-  const int64_t tiles_below = (k.rows + tile - 1) / tile, tiles_across = (k.columns + tile - 1) / tile;
-  int64_t rest = blockIdx.x;
-  const int64_t column = rest % tiles_across * tile;
-  rest /= tiles_across;
-  const int64_t row = rest % tiles_below * tile;
-  rest /= tiles_below;
-  const int64_t middle = rest % k.between, outer = rest / k.between;
-  const int x = static_cast<int>(threadIdx.x) % tile, first = static_cast<int>(threadIdx.x) / tile;
-  constexpr int step = tile_threads / tile;
+  uint32_t rest = blockIdx.x;
+  const int64_t column = int64_t{rest % tiles.across} * size;
+  rest /= tiles.across;
+  const int64_t row = int64_t{rest % tiles.below} * size;
+  rest /= tiles.below;
+  const int64_t middle = rest % tiles.between, outer = rest / tiles.between;
+  const int x = static_cast<int>(threadIdx.x) % size, first = static_cast<int>(threadIdx.x) / size;
+  const int rows = static_cast<int>(min(k.rows - row, int64_t{size}));
+  const int columns = static_cast<int>(min(k.columns - column, int64_t{size}));
+
+  const int64_t x_stride = k.between * k.columns;
+  const Word* from = k.x + ((outer * k.rows + row + first) * k.between + middle) * k.columns + column + x;
 #pragma unroll
-  for (int at = 0; at < tile; at += step) {
-    const int i = at + first;
-    if (row + i < k.rows && column + x < k.columns)
-      shared[i * (tile + 1) + x] =
-          k.x[((outer * k.rows + row + i) * k.between + middle) * k.columns + column + x];
-  }
+  for (int i = 0; i < size; i += step, from += step * x_stride)
+    if (i + first < rows && x < columns) shared[(i + first) * stride<Word> + x] = *from;
   __syncthreads();
+  const int64_t y_stride = k.between * k.rows;
+  Word* to = k.y + ((outer * k.columns + column + first) * k.between + middle) * k.rows + row + x;
 #pragma unroll
-  for (int at = 0; at < tile; at += step) {
-    const int i = at + first;
-    if (column + i < k.columns && row + x < k.rows)
-      k.y[((outer * k.columns + column + i) * k.between + middle) * k.rows + row + x] =
-          shared[x * (tile + 1) + i];
-  }
+  for (int i = 0; i < size; i += step, to += step * y_stride)
+    if (i + first < columns && x < rows) *to = shared[x * stride<Word> + i + first];
 }
 
 template <class Word>
@@ -92,12 +99,15 @@ void move_runs(const CudaStream& stream, const Transpose& k) {
 template <class Word>
 void transpose(const CudaStream& stream, const Transpose& k) {
   if (k.inner() > 1) return move_runs<Word>(stream, k);
-  const int64_t tiles = int64_t{cuda::blocks_for(k.rows(), tile)} * cuda::blocks_for(k.columns(), tile);
+  constexpr int size = tile<Word>;
+  const Tiles tiles{.below = cuda::blocks_for(k.rows(), size),
+                    .across = cuda::blocks_for(k.columns(), size),
+                    .between = static_cast<uint32_t>(k.between())};
   cuda::launch_grid(stream,
-                    {.blocks = static_cast<unsigned>(k.outer() * k.between() * tiles),
+                    {.blocks = static_cast<unsigned>(k.outer() * k.between() * tiles.below * tiles.across),
                      .threads = tile_threads,
-                     .shared_bytes = tile * (tile + 1) * sizeof(Word)},
-                    tile_kernel<Word>, problem_of<Word>(k));
+                     .shared_bytes = size * stride<Word> * sizeof(Word)},
+                    tile_kernel<Word>, problem_of<Word>(k), tiles);
 }
 
 }  // namespace
