@@ -66,6 +66,18 @@ lockstep_planted_bug(mask_off_by_one IN attention_tile.cuh BUILDS attention_forw
   TESTS attention_cuda_tests FILTER CausalAttentionOnGpu.MatchesTheCpuInDouble
   DIAGNOSIS "relative_error.o.y, reference.y.* actual: [0-9.e-]+ vs")
 
+lockstep_planted_bug(reference_never_raised IN attention_forward.cu
+  TEXT "if (softmax.exponentiate(weights, scale) || raises) break;"
+  BECOMES "softmax.exponentiate(weights, scale);\n      break;"
+  TESTS attention_cuda_tests FILTER CausalAttentionOnGpu.LargeScoresStayExact
+  DIAGNOSIS "relative_error.o.y, reference.y.* actual: [a-z0-9.e-]+ vs")
+
+lockstep_planted_bug(reference_raised_by_other_rows IN attention_forward.cu
+  TEXT "fits ? before : fmaxf(before, largest)"
+  BECOMES "fits && before > largest ? before : fmaxf(before, largest)"
+  TESTS attention_cuda_tests FILTER CausalAttentionOnGpu.ALargeScoreOfOneQueryDoesNotShowInOthers
+  DIAGNOSIS "o.y.i.*other.y.i")
+
 lockstep_planted_bug(wrong_lane IN device/reduce.cuh BUILDS attention_forward.cu
   TEXT "value += __shfl_xor_sync(all_lanes, value, distance)"
   BECOMES "value += __shfl_down_sync(all_lanes, value, distance)"

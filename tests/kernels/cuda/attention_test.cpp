@@ -315,6 +315,24 @@ TEST(CausalAttentionOnGpu, LaterTokensDoNotShowInTheBits) {
   }
 }
 
+TEST(CausalAttentionOnGpu, ALargeScoreOfOneQueryDoesNotShowInOthers) {
+  LOCKSTEP_NEEDS_GPU();
+  // The query has the direction of key 5, which its warp meets in its last tile.
+  constexpr size_t query = 80, key = 5;
+  for (const DType dtype : dtypes)
+    for (const size_t size : {64, 128}) {
+      OnDevice o({1, 100, 1, static_cast<int64_t>(size)}, dtype);
+      OnDevice other = o;
+      for (size_t i = 0; i < size; ++i) other.qkv[3 * size * query + i] = 8 * o.qkv[(3 * key + 1) * size + i];
+      o.run();
+      other.run();
+      for (size_t i = 0; i < o.y.size(); ++i)
+        if (i / size != query) {
+          ASSERT_EQ(o.y[i], other.y[i]) << dtype << " size " << size << " element " << i;
+        }
+    }
+}
+
 TEST(CausalAttentionOnGpu, RowsFromAQueryOnAreThoseOfAll) {
   LOCKSTEP_NEEDS_GPU();
   for (const DType dtype : dtypes)
