@@ -136,6 +136,13 @@ std::string Arena::describe(const void* address) {
   return "no allocation";
 }
 
+std::vector<Arena::Live> Arena::live() {
+  const std::lock_guard lock(mutex_);
+  std::vector<Live> all;
+  for (const auto& [at, allocation] : live_) all.push_back({memory_.begin() + at, allocation});
+  return all;
+}
+
 size_t Arena::used_bytes(int device) {
   const std::lock_guard lock(mutex_);
   return used_[device];

@@ -6,6 +6,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "emulator/checker.h"
 
@@ -21,6 +22,12 @@ class Arena {
     Kind kind;
     int device;
     uint64_t number;
+  };
+
+  /// A live allocation and its first byte.
+  struct Live {
+    std::byte* begin;
+    Allocation allocation;
   };
 
   static Arena& get();
@@ -45,6 +52,8 @@ class Arena {
   }
   /// Finds the allocation that contains an address. Returns its start, or null.
   const void* find(const void* address, Allocation& allocation);
+  /// Returns all live allocations, by address.
+  std::vector<Live> live();
   /// Returns the address as text, for example "allocation 3 (4096 bytes) + 1024".
   std::string describe(const void* address);
 

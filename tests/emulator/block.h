@@ -135,4 +135,13 @@ std::string describe(uint3 block, int thread);
 std::string describe_running();
 std::string describe(Site site);
 
+/// The mangled name of a function, and the file that it was compiled from.
+struct Symbol {
+  std::string name;
+  std::string file;
+};
+
+/// Returns the symbol of a function of this program. Throws Error if there is none.
+Symbol symbol_of(const void* address);
+
 }  // namespace emulator

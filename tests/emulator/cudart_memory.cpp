@@ -10,6 +10,7 @@
 #include "emulator/arena.h"
 #include "emulator/cudart.h"
 #include "emulator/emulator.h"
+#include "emulator/recorder.h"
 
 using emulator::Arena;
 using emulator::Listed;
@@ -73,6 +74,11 @@ cudaError_t check_copy(const void* to, const void* from, size_t bytes, cudaMemcp
                                                                                   : cudaErrorInvalidValue;
 }
 
+void copy(void* to, const void* from, size_t bytes) {
+  std::memmove(to, from, bytes);
+  if (emulator::is_recording()) emulator::note_host_write(to, bytes);
+}
+
 }  // namespace
 
 extern "C" {
@@ -97,7 +103,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   const auto work = [=] {
     lockstep::expect(check_copy(to, from, bytes, kind) == cudaSuccess,
                      "emulator: a graph copies from or to memory that was freed");
-    std::memmove(to, from, bytes);
+    copy(to, from, bytes);
   };
   if (bytes != 0 && emulator::is_listing() && !is_on_device(to)) std::memset(to, 0, bytes);
   return remember(
@@ -109,7 +115,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
   if (result == cudaSuccess) result = check_copy(to, from, bytes, kind);
   if (result != cudaSuccess || bytes == 0) return remember(result);
   if (!emulator::is_listing())
-    std::memmove(to, from, bytes);
+    copy(to, from, bytes);
   else if (!is_on_device(to))
     std::memset(to, 0, bytes);
   return remember(result);
@@ -120,6 +126,7 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
   const auto work = [=] {
     lockstep::expect(Arena::get().is_valid(to, bytes), "emulator: a graph fills memory that was freed");
     std::memset(to, value, bytes);
+    if (emulator::is_recording()) emulator::note_host_write(to, bytes);
   };
   return remember(
       emulator::enqueue(stream, work, {.kind = Listed::Kind::fill, .bytes = static_cast<double>(bytes)}));

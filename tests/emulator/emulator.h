@@ -86,6 +86,8 @@ struct Launch {
   void (*call)(const void* arguments) = nullptr;
   const void* arguments = nullptr;
   size_t argument_bytes = 0;
+  /// Returns the arguments as a GPU's driver gets them. Only recorded launches need it.
+  std::vector<std::byte> (*pack)(const void* arguments) = nullptr;
 };
 
 /// Throws Error if a GPU would refuse the launch.

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "emulator/block.h"
 #include "emulator/cudart.h"
+#include "emulator/recorder.h"
 
 namespace emulator {
 namespace {
@@ -64,10 +65,12 @@ void run(const Launch& launch) {
   block.random = seed == 0 ? 0 : std::minstd_rand(seed)() | 1u;
   block.launch = &launch;
   block.epochs.begin_launch();
+  const auto recording = record(launch);
   const Running running(block);
   const dim3 extent = launch.blocks;
   for (const uint32_t number : order_of_blocks(extent.x * extent.y * extent.z, seed))
     block.run(launch, {number % extent.x, number / extent.x % extent.y, number / extent.x / extent.y});
+  if (recording) recording->finish();
 }
 
 std::string describe(uint3 block, int thread) {

@@ -19,6 +19,7 @@ struct Function {
   uintptr_t begin;
   uintptr_t end;
   std::string name;
+  std::string file;
 };
 
 template <class T>
@@ -55,10 +56,15 @@ std::vector<Function> read_functions() {
   for (const auto& section : table) {
     if (section.sh_type != SHT_SYMTAB) continue;
     const auto names = read_table<char>(file, table[section.sh_link]);
-    for (const auto& symbol : read_table<ElfW(Sym)>(file, section))
-      if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_size > 0)
-        functions.push_back(
-            {base + symbol.st_value, base + symbol.st_value + symbol.st_size, names.data() + symbol.st_name});
+    // The name of a file stands before its local symbols. Symbols that other files may use come last.
+    std::string source;
+    for (const auto& symbol : read_table<ElfW(Sym)>(file, section)) {
+      if (ELF64_ST_TYPE(symbol.st_info) == STT_FILE) source = names.data() + symbol.st_name;
+      if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_size == 0) continue;
+      const bool is_local = ELF64_ST_BIND(symbol.st_info) == STB_LOCAL;
+      functions.push_back({base + symbol.st_value, base + symbol.st_value + symbol.st_size,
+                           names.data() + symbol.st_name, is_local ? source : ""});
+    }
   }
   std::sort(functions.begin(), functions.end(),
             [](const Function& a, const Function& b) { return a.begin < b.begin; });
@@ -77,16 +83,28 @@ std::string demangle(const std::string& name) {
   return readable.substr(0, readable.find('('));
 }
 
-}  // namespace
-
-std::string function_name(const void* address) {
+/// Returns the function that contains an address of this program, or null.
+const Function* find_function(const void* address) {
   static const auto* functions = new std::vector<Function>(read_functions());
   const auto at = reinterpret_cast<uintptr_t>(address);
   auto next =
       std::upper_bound(functions->begin(), functions->end(), at,
                        [](uintptr_t value, const Function& function) { return value < function.begin; });
-  if (next == functions->begin() || at >= std::prev(next)->end) return lockstep::concat(address);
-  return demangle(std::prev(next)->name);
+  if (next == functions->begin() || at >= std::prev(next)->end) return nullptr;
+  return &*std::prev(next);
+}
+
+}  // namespace
+
+std::string function_name(const void* address) {
+  const Function* function = find_function(address);
+  return function == nullptr ? lockstep::concat(address) : demangle(function->name);
+}
+
+Symbol symbol_of(const void* address) {
+  const Function* function = find_function(address);
+  lockstep::expect(function != nullptr, "emulator: no function of this program is at ", address);
+  return {function->name, function->file};
 }
 
 }  // namespace emulator
