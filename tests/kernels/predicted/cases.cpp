@@ -38,9 +38,10 @@ View Arrays::make(const Shape& shape, DType dtype, const std::function<double(ui
           reinterpret_cast<T*>(stored.data())[i] = static_cast<T>(draw(i));
     });
   ++made_;
-  memory_.push_back(allocate(count * bytes(dtype), stream_));
-  copy_bytes(memory_.back().get(), stream_, stored.data(), cpu_stream(), count * bytes(dtype));
-  return {memory_.back().get(), shape, dtype};
+  memory_.push_back(allocate((count + shift_) * bytes(dtype), stream_));
+  const View view{memory_.back().get() + shift_ * bytes(dtype), shape, dtype};
+  copy_bytes(view.data, stream_, stored.data(), cpu_stream(), count * bytes(dtype));
+  return view;
 }
 
 View Arrays::input(const Shape& shape, DType dtype, double scale) {

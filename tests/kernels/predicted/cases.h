@@ -17,10 +17,11 @@
 
 namespace lockstep::predicted {
 
-/// The arrays of one case in GPU memory. Their contents depend only on the order in which they are made.
+/// The arrays of one case in GPU memory. Their contents depend only on the order in which they are made. Each
+/// begins `shift` elements past an aligned address.
 class Arrays {
  public:
-  explicit Arrays(const Stream& stream) : stream_(stream) {}
+  explicit Arrays(const Stream& stream, int64_t shift = 0) : stream_(stream), shift_(shift) {}
   const Stream& stream() const { return stream_; }
 
   /// Returns numbers of both signs below `scale`, which span eight binades, rounded to the dtype.
@@ -48,6 +49,7 @@ class Arrays {
   View make(const Shape& shape, DType dtype, const std::function<double(uint32_t word)>& value);
 
   Stream stream_;
+  int64_t shift_;
   uint32_t made_ = 0;
   std::vector<std::shared_ptr<std::byte>> memory_;
   std::vector<View> results_;
