@@ -107,3 +107,21 @@ lockstep_planted_bug(removed_slice_barrier IN batched_matmul.cu
   BECOMES "    if ((begin + slice)"
   TESTS batched_matmul_cuda_tests FILTER BatchedMatMulOnGpu.HasTheBitsOfTheCpuInEveryDtype
   DIAGNOSIS "emulator: race: .* at shared memory.*product_kernel")
+
+lockstep_planted_bug(changed_swizzle IN attention_tile.cuh BUILDS attention_forward.cu
+  TEXT "cp_async_16(to.at(row + i, chunk + j), valid"
+  BECOMES "cp_async_16(to.at(row + i, (chunk + j) ^ 1), valid"
+  TESTS attention_cuda_tests FILTER CausalAttentionOnGpu.MatchesTheCpuInDouble
+  DIAGNOSIS "relative_error.o.y, reference.y.* actual: [0-9.e-]+ vs")
+
+lockstep_planted_bug(swapped_fragment_rows IN attention_tile.cuh BUILDS attention_forward.cu
+  TEXT "tile_.at(row_ + 16 * m + lane % 16, 2 * k"
+  BECOMES "tile_.at(row_ + 16 * m + (lane + 8) % 16, 2 * k"
+  TESTS attention_cuda_tests FILTER CausalAttentionOnGpu.MatchesTheCpuInDouble
+  DIAGNOSIS "relative_error.o.y, reference.y.* actual: [0-9.e-]+ vs")
+
+lockstep_planted_bug(inverted_predicate IN attention_tile.cuh BUILDS attention_forward.cu
+  TEXT "if (first + at < to.count && 8 * chunk < to.size)"
+  BECOMES "if (first + at >= to.count && 8 * chunk < to.size)"
+  TESTS attention_cuda_tests FILTER CausalAttentionOnGpu.MatchesTheCpuInDouble
+  DIAGNOSIS "emulator: out of bounds: write of 16 bytes at allocation .*forward_kernel")
