@@ -109,14 +109,14 @@ lockstep_planted_bug(removed_slice_barrier IN batched_matmul.cu
   DIAGNOSIS "emulator: race: .* at shared memory.*product_kernel")
 
 lockstep_planted_bug(changed_swizzle IN attention_tile.cuh BUILDS attention_forward.cu
-  TEXT "cp_async_16(to.at(row + i, chunk + j), valid"
-  BECOMES "cp_async_16(to.at(row + i, (chunk + j) ^ 1), valid"
+  TEXT "T* const target = to.at(row, chunk);"
+  BECOMES "T* const target = to.at(row, chunk ^ 1);"
   TESTS attention_cuda_tests FILTER CausalAttentionOnGpu.MatchesTheCpuInDouble
   DIAGNOSIS "relative_error.o.y, reference.y.* actual: [0-9.e-]+ vs")
 
 lockstep_planted_bug(swapped_fragment_rows IN attention_tile.cuh BUILDS attention_forward.cu
-  TEXT "tile_.at(row_ + 16 * m + lane % 16, 2 * k"
-  BECOMES "tile_.at(row_ + 16 * m + (lane + 8) % 16, 2 * k"
+  TEXT "offset(row_ + lane % 16, lane / 16)"
+  BECOMES "offset(row_ + (lane + 8) % 16, lane / 16)"
   TESTS attention_cuda_tests FILTER CausalAttentionOnGpu.MatchesTheCpuInDouble
   DIAGNOSIS "relative_error.o.y, reference.y.* actual: [0-9.e-]+ vs")
 

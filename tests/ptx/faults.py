@@ -29,6 +29,8 @@ NAMES = {
     "removed_wait": "race: .*cp.async's target",
     "wait_for_older_group": "race: .*cp.async's target|cp.async: .*without a wait",
     "mask_off_by_one": "different bits",
+    "reference_never_raised": "different bits",
+    "reference_raised_by_other_rows": "different bits",
     "wrong_lane": "different bits",
     "unwritten_output": "different bits",
     "barrier_in_a_branch": "divergent barrier|absent lanes",
@@ -57,8 +59,8 @@ NO_SWIZZLE = Bug(
     "no_swizzle",
     "attention_tile.cuh",
     "attention_forward.cu",
-    "size % 64 == 0 ? chunk ^ (row & 7)",
-    "size % 64 == 0 ? chunk",
+    "8 * (chunk ^ key)",
+    "8 * (chunk ^ (key & 0))",
 )
 _BUG = re.compile(
     r"^lockstep_planted_bug\((\w+) IN (\S+)(?: BUILDS (\S+))?\s+"
@@ -131,8 +133,9 @@ def find_problem(bug: Bug, folder: Path, records: Path) -> Verdict | None:
     for key, recordings in find_recordings(records).items():
         if key[0] != bug.builds:
             continue
-        for most_lanes in (1000, 100_000):
-            (verdict,) = replay_kernel((key, [choose(recordings, most_lanes).path], 1))
+        first = [choose(recordings, most_lanes) for most_lanes in (1000, 100_000)]
+        for recording in [*first, *(other for other in recordings if other not in first)]:
+            (verdict,) = replay_kernel((key, [recording.path], 1))
             if not verdict.agrees:
                 return verdict
     return None

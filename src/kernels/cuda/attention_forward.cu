@@ -140,7 +140,7 @@ LOCKSTEP_DEVICE void finish(const Softmax<row_tiles>& softmax, const Problem& pr
       const float sum = warp_sum<4>(softmax.sum[m][half]);
       factors[m][half] = problem.dropout.kept_scale / sum;
       if (lane % 4 == 0 && row < problem.time)
-        log_sum_exp[row] = fmaf(softmax.reference[m][half], problem.scale, logf(sum));
+        log_sum_exp[row] = fmaf(softmax.reference[m][half], problem.scale, math::log(sum));
     }
 }
 
