@@ -139,6 +139,19 @@ TEST(Architecture, EveryKernelOfGpusHasPredictedBits) {
   EXPECT_GT(kernels, 40);
 }
 
+/// CUDA's library and approximate instructions give bits that a CPU cannot predict.
+TEST(Architecture, KernelsCallElementaryFunctionsThroughOneFile) {
+  const std::regex unspecified(
+      "\\b(exp|exp2|exp10|log|log2|log10|pow|erf|erfc|tanh|sin|cos|rsqrt|cbrt|expm1|log1p)f\\(|\\b(exp2|rcp)_"
+      "approx\\(");
+  for (const SourceFile& file : cpp_files(repository, "src/kernels/cuda")) {
+    if (file.path.ends_with("device/math.cuh") || file.path.ends_with("device/ptx.cuh")) continue;
+    for (size_t i = 0; i < file.lines.size(); ++i)
+      EXPECT_FALSE(std::regex_search(file.lines[i], unspecified))
+          << file.path << ":" << i + 1 << " must call the functions of device/math.cuh: " << file.lines[i];
+  }
+}
+
 TEST(Rules, AnIncludeAgainstTheArrowsIsCaught) {
   EXPECT_TRUE(check_include_line("src/tensor/planted.cpp", "#include \"core/error.h\"").empty());
   EXPECT_EQ(check_include_line("src/core/planted.cpp", "#include \"tensor/tensor.h\"").size(), 1U);
