@@ -63,7 +63,7 @@ build() {
 record() {
   local capability=9.0 limit=3
   if [[ $1 == sm_80 ]]; then capability=8.0; fi
-  if [[ $mode == all ]]; then limit=100; fi
+  if [[ $mode != part ]]; then limit=100; fi
   rm -rf "${records:?}/$1"
   LOCKSTEP_EMULATED_COMPUTE_CAPABILITY=$capability LOCKSTEP_EMULATOR_RECORD=$records/$1 \
     LOCKSTEP_EMULATOR_RECORD_LIMIT=$limit LOCKSTEP_MEMORY_POOL=off build/emulated/bin/ptx_cases
