@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-class TraceTest : public testing::Test {
+class TraceTest : public ::testing::Test {
  protected:
   void SetUp() override { trace_.clear(); }
   void TearDown() override {
