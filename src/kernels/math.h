@@ -62,13 +62,14 @@ LOCKSTEP_ELEMENTARY float exp(float x) {
   return x != x ? x : of_number;
 }
 
-/// 2^x for x <= 127, 2 ulp. It is 0 if the result is below the smallest normal number.
+/// 2^x, 2 ulp. It is 0 if the result is below the smallest normal number.
 LOCKSTEP_ELEMENTARY float exp2(float x) {
   constexpr float lowest = -126.0f, log_of_2 = 0x1.62e430p-1f;
   const float shifted = x + round_to_integer;
   const float fraction = x - (shifted - round_to_integer);
   const float scaled = scaled_exponential(fraction * log_of_2, shifted);
-  return x < lowest ? 0.0f : scaled;
+  const float of_number = x < lowest ? 0.0f : (x >= 128.0f ? INFINITY : scaled);
+  return x != x ? x : of_number;
 }
 
 /// Natural logarithm, 1 ulp. It is for one value per row: gcc 12 does not vectorise its selects.
@@ -96,16 +97,21 @@ LOCKSTEP_ELEMENTARY float log(float x) {
   return x > 0.0f && x < INFINITY ? finite : special;
 }
 
-/// Hyperbolic tangent, 2 ulp.
-LOCKSTEP_ELEMENTARY float tanh(float x) {
-  const float magnitude = std::fabs(x);
-  const float square = x * x;
+/// tanh of a magnitude below 0.625, as a polynomial that keeps the digits of small values.
+LOCKSTEP_ELEMENTARY float tanh_near_zero(float magnitude) {
+  const float square = magnitude * magnitude;
   float p = coefficients::tanh_11;
   p = std::fma(p, square, coefficients::tanh_9);
   p = std::fma(p, square, coefficients::tanh_7);
   p = std::fma(p, square, coefficients::tanh_5);
   p = std::fma(p, square, coefficients::tanh_3);
-  const float near_zero = std::fma(p * square, magnitude, magnitude);
+  return std::fma(p * square, magnitude, magnitude);
+}
+
+/// Hyperbolic tangent, 2 ulp.
+LOCKSTEP_ELEMENTARY float tanh(float x) {
+  const float magnitude = std::fabs(x);
+  const float near_zero = tanh_near_zero(magnitude);
   const float away = 1.0f - 2.0f / (exp(2.0f * magnitude) + 1.0f);
   return std::copysign(magnitude < 0.625f ? near_zero : away, x);
 }

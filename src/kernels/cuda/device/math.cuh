@@ -49,17 +49,12 @@ LOCKSTEP_DEVICE float fast_erf(float x) {
   return erff(x);
 }
 
-/// Returns tanh(x). Near 0 it is a polynomial, which keeps the digits of small values.
+/// Returns tanh(x). Both forms have the same polynomial near 0.
 template <bool exact = is_exact>
 LOCKSTEP_DEVICE float fast_tanh(float x) {
   if constexpr (exact) return math::tanh(x);
   const float magnitude = fabsf(x);
-  const float square = x * x;
-  float p = fmaf(square, coefficients::tanh_11, coefficients::tanh_9);
-  p = fmaf(p, square, coefficients::tanh_7);
-  p = fmaf(p, square, coefficients::tanh_5);
-  p = fmaf(p, square, coefficients::tanh_3);
-  const float near_zero = fmaf(p * square, magnitude, magnitude);
+  const float near_zero = math::tanh_near_zero(magnitude);
   const float away = 1.0f - 2.0f * rcp_approx(fast_exp<false>(2.0f * magnitude) + 1.0f);
   return copysignf(magnitude < 0.625f ? near_zero : away, x);
 }
