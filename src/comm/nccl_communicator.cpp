@@ -80,7 +80,7 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
   }
 
   ~NcclCommunicatorImplementation() override {
-    if (connection_->communicator == nullptr || connection_->is_broken.load()) return;
+    if (connection_->is_broken.load()) return;
     // Ranks finalize together. A rank must not wait for the others if it, or one of them, is going down.
     const bool is_going_down = std::uncaught_exceptions() > 0 || host_.cancelled().load();
     if (is_going_down || !finalize()) {

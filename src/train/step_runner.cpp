@@ -93,6 +93,7 @@ StepRunner::StepRunner(const TrainConfig& config, const TrainingTask& task, Trai
       step_number_(full({}, 0.0, DType::i32, stream_)),
       loss_and_votes_(empty(data_parallel_.loss_and_votes().shape(), DType::f32, stream_)),
       norm_(empty({}, DType::f64, stream_)) {
+  expect(loss_and_votes_.view().bytes() <= norm_offset, "the votes do not fit into the summary of a step");
   for (Summary& summary : summaries_)
     summary.memory = on_gpu() ? allocate_pinned(summary_bytes) : allocate(summary_bytes, stream_);
 }

@@ -51,14 +51,14 @@ constexpr ErrorText error_texts[] = {
      "operation not permitted on an event last recorded in a capturing stream"},
 };
 
-}  // namespace
-
 /// The driver's cuDeviceGetUuid_v2.
 int uuid_of_slice(cudaUUID_t* uuid, int device) {
   std::memset(uuid->bytes, 0xee, sizeof(uuid->bytes));
   uuid->bytes[0] = static_cast<char>(device);
   return 0;
 }
+
+}  // namespace
 
 cudaError_t remember(cudaError_t result) {
   if (result != cudaSuccess && result != cudaErrorNotReady) last_error = result;

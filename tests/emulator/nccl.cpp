@@ -38,9 +38,10 @@ class HeldByGraph {
 };
 
 /// Waits as NCCL does before it frees a communicator, without a limit: graphs that hold its operations have
-/// to be destroyed first.
+/// to be destroyed first, and the GPU has to answer, which it never does once it is lost.
 void wait_for_graphs(const Membership& member) {
-  while (member.recorded.load() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (member.recorded.load() > 0 || lost_device() != cudaSuccess)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 using Work = std::function<void(Membership&)>;

@@ -36,9 +36,9 @@ function(lockstep_planted_bug name)
   set_tests_properties(planted.${name} PROPERTIES TIMEOUT 120 PROCESSORS ${one_core} LABELS gpu)
 endfunction()
 
-lockstep_planted_bug(removed_barrier IN layer_norm.cu
-  TEXT "  sums[threadIdx.x] = sum;\n  __syncthreads();\n"
-  BECOMES "  sums[threadIdx.x] = sum;\n"
+lockstep_planted_bug(removed_barrier IN device/reduce.cuh BUILDS layer_norm.cu
+  TEXT "  scratch[threadIdx.x] = sum;\n  __syncthreads();\n"
+  BECOMES "  scratch[threadIdx.x] = sum;\n"
   TESTS layer_norm_cuda_tests FILTER LayerNormOnGpu.BiasAndCarriedAreOptional
   DIAGNOSIS "emulator: race: .* at shared memory.*add_partials_kernel")
 

@@ -110,14 +110,8 @@ class SharedMemory(Memory):
 
     def place(self, addresses: np.ndarray, block_slots: np.ndarray, size: int) -> np.ndarray:
         """Returns the places of shared addresses of lanes whose blocks are in the given slots."""
-        check_alignment(addresses, size, "shared")
-        inside = addresses - SHARED_BASE
-        if inside.min() < 0 or inside.max() + size > self.bytes_per_block:
-            wrong = inside[(inside < 0) | (inside + size > self.bytes_per_block)]
-            raise Trap(
-                "out of bounds", f"{size} bytes at shared memory + {int(wrong[0])} of {self.bytes_per_block}"
-            )
-        return inside + block_slots * self.stride
+        offsets = offsets_in_window(addresses, size, SHARED_BASE, self.bytes_per_block, "shared")
+        return offsets + block_slots * self.stride
 
     def describe_place(self, place: int) -> str:
         """Returns a place as an offset in the block's shared memory."""
@@ -135,14 +129,18 @@ class LocalMemory(Memory):
 
     def place(self, addresses: np.ndarray, lanes: np.ndarray, size: int) -> np.ndarray:
         """Returns the places of local addresses of some lanes."""
-        check_alignment(addresses, size, "local")
-        inside = addresses - LOCAL_BASE
-        if inside.min() < 0 or inside.max() + size > self.bytes_per_lane:
-            wrong = inside[(inside < 0) | (inside + size > self.bytes_per_lane)]
-            raise Trap(
-                "out of bounds", f"{size} bytes at local memory + {int(wrong[0])} of {self.bytes_per_lane}"
-            )
-        return inside + lanes * self.stride
+        offsets = offsets_in_window(addresses, size, LOCAL_BASE, self.bytes_per_lane, "local")
+        return offsets + lanes * self.stride
+
+
+def offsets_in_window(addresses: np.ndarray, size: int, base: int, limit: int, space: str) -> np.ndarray:
+    """Returns the offsets of accesses after `base`. Raises Trap if one is not within `limit` bytes."""
+    check_alignment(addresses, size, space)
+    offsets = addresses - base
+    if offsets.min() < 0 or offsets.max() + size > limit:
+        wrong = offsets[(offsets < 0) | (offsets + size > limit)]
+        raise Trap("out of bounds", f"{size} bytes at {space} memory + {int(wrong[0])} of {limit}")
+    return offsets
 
 
 def check_alignment(addresses: np.ndarray, size: int, space: str) -> None:

@@ -15,7 +15,7 @@ namespace {
 /// A scope in which the current stream is that of an emulated H100, which lists work instead of executing it.
 class ListedGpu {
  public:
-  ListedGpu() : before_(current_stream()) {
+  ListedGpu() : before_(current_stream()), model_before_(emulator::model()) {
     ::setenv("LOCKSTEP_EMULATED_GPU_BYTES", "85899345920", 1);
     emulator::model() = {.major = 9, .minor = 0, .multiprocessors = 132};
     set_current_stream(make_gpu_stream(0));
@@ -23,7 +23,7 @@ class ListedGpu {
   ~ListedGpu() {
     launch_observer() = nullptr;
     set_current_stream(before_);
-    emulator::model() = {};
+    emulator::model() = model_before_;
     ::unsetenv("LOCKSTEP_EMULATED_GPU_BYTES");
   }
   ListedGpu(const ListedGpu&) = delete;
@@ -32,6 +32,7 @@ class ListedGpu {
  private:
   emulator::Listing listing_;
   Stream before_;
+  emulator::Model model_before_;
 };
 
 /// The calls of contracts so far. Listed work refers to them by its tag.

@@ -57,7 +57,7 @@ void run_dots(const CudaStream& stream, const cuda::attention::Backward<float>& 
                     problem, rows);
 }
 
-constexpr int sum_groups = 32;
+constexpr int sum_threads = cuda::row_groups * cuda::warp_size;
 
 /// Rows of sums: [rows, columns].
 struct Sums {
@@ -66,27 +66,16 @@ struct Sums {
   int columns;
 };
 
-/// Adds the rows of two arrays to one row. Warp g of a block adds rows g, g + 32, ... of 32 columns. Then the
-/// first warp adds the warps' sums in order.
-__global__ void __launch_bounds__(32 * sum_groups) add_sums_kernel(Sums first, Sums second, float* y) {
-  float* of_warps = cuda::dynamic_shared<float>();
-  const int column = static_cast<int>(blockIdx.x * 32 + threadIdx.x % 32);
+/// Adds the rows of two arrays to one row, which has the columns of both.
+__global__ void __launch_bounds__(sum_threads) add_sums_kernel(Sums first, Sums second, float* y) {
+  const int column = static_cast<int>(blockIdx.x) * cuda::warp_size + cuda::lane_index();
   const bool is_inside = column < first.columns + second.columns, is_first = column < first.columns;
   // A reference to one of the arguments would put both on the stack.
   const float* values = is_first ? first.values + column : second.values + (column - first.columns);
-  const int64_t rows = is_first ? first.rows : second.rows;
-  const int columns = is_first ? first.columns : second.columns;
-  float sum = 0.0f;
-  if (is_inside) {
-#pragma unroll 8
-    for (int64_t row = threadIdx.x / 32; row < rows; row += sum_groups) sum += values[row * columns];
-  }
-  of_warps[threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.x >= 32 || !is_inside) return;
-#pragma unroll 8
-  for (int group = 1; group < sum_groups; ++group) sum += of_warps[group * 32 + threadIdx.x];
-  y[column] = sum;
+  const float sum =
+      cuda::sum_of_rows(is_inside ? values : nullptr, is_first ? first.rows : second.rows,
+                        is_first ? first.columns : second.columns, cuda::dynamic_shared<float>());
+  if (cuda::warp_index() == 0 && is_inside) y[column] = sum;
 }
 
 /// Memory for the sums that the blocks of the tensor cores' kernels write, if sums are wanted.
@@ -104,9 +93,9 @@ class BlockSums {
   void add(const CudaStream& stream, float* y) const {
     if (!memory_) return;
     cuda::launch_grid(stream,
-                      {.blocks = cuda::blocks_for(3 * columns_, 32),
-                       .threads = 32 * sum_groups,
-                       .shared_bytes = 32 * sum_groups * sizeof(float)},
+                      {.blocks = cuda::blocks_for(3 * columns_, cuda::warp_size),
+                       .threads = sum_threads,
+                       .shared_bytes = sum_threads * sizeof(float)},
                       add_sums_kernel, Sums{of_queries(), query_blocks_, columns_},
                       Sums{of_keys(), key_blocks_, 2 * columns_}, y);
   }

@@ -20,7 +20,8 @@ struct ToFloat {
 template <class X>
 void convert_from(const CudaStream& stream, const Convert& k) {
   cuda::with_device_type(k.y.dtype, [&]<class Y>() {
-    cuda::map(stream, k.x.size(), ToFloat{}, static_cast<Y*>(k.y.data), static_cast<const X*>(k.x.data));
+    if constexpr (!std::is_same_v<X, Y>)  // equal types are copied
+      cuda::map(stream, k.x.size(), ToFloat{}, static_cast<Y*>(k.y.data), static_cast<const X*>(k.x.data));
   });
 }
 

@@ -241,28 +241,17 @@ __global__ void __launch_bounds__(L::threads, L::backward_blocks) backward_kerne
   if constexpr (sums_dx) store_block_sums<L>(dx_sum, partial + 2 * k.columns, k.columns);
 }
 
-constexpr int sum_groups = 32;
+constexpr int sum_threads = cuda::row_groups * cuda::warp_size;
 
-/// Adds the partial sums. Warp g of a block adds those of blocks g, g + 32, ... for 32 columns. Then the
-/// first warp adds the warps' sums in order.
-__global__ void __launch_bounds__(32 * sum_groups)
+/// Adds the rows of partial sums.
+__global__ void __launch_bounds__(sum_threads)
     add_partials_kernel(const float* partials, int blocks, int columns, float* dweight, float* dbias,
                         float* dx_sum) {
-  float* sums = cuda::dynamic_shared<float>();
-  const int column = static_cast<int>(blockIdx.x * 32 + threadIdx.x % 32);
+  const int column = static_cast<int>(blockIdx.x) * cuda::warp_size + cuda::lane_index();
   const int stride = (dx_sum ? 3 : 2) * columns;
-  const bool is_inside = column < stride;
-  float sum = 0.0f;
-  if (is_inside) {
-#pragma unroll 8
-    for (int block = static_cast<int>(threadIdx.x) / 32; block < blocks; block += sum_groups)
-      sum += partials[int64_t{block} * stride + column];
-  }
-  sums[threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.x >= 32 || !is_inside) return;
-#pragma unroll 8
-  for (int group = 1; group < sum_groups; ++group) sum += sums[group * 32 + threadIdx.x];
+  const float sum = cuda::sum_of_rows(column < stride ? partials + column : nullptr, blocks, stride,
+                                      cuda::dynamic_shared<float>());
+  if (cuda::warp_index() > 0 || column >= stride) return;
   if (column < columns)
     dweight[column] = sum;
   else if (column >= 2 * columns)
@@ -342,9 +331,9 @@ void run(CudaStream stream, const LayerNormBackward& k) {
     });
   });
   launch_grid(stream,
-              {.blocks = cuda::blocks_for(sums, 32),
-               .threads = 32 * sum_groups,
-               .shared_bytes = 32 * sum_groups * sizeof(float)},
+              {.blocks = cuda::blocks_for(sums, cuda::warp_size),
+               .threads = sum_threads,
+               .shared_bytes = sum_threads * sizeof(float)},
               add_partials_kernel, partials, static_cast<int>(blocks), static_cast<int>(columns),
               k.dweight.as<float>(), k.dbias.as<float>(), k.dx_sum.as<float>());
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+
 #include "kernels/cuda/device/intrinsics.cuh"
 
 namespace lockstep::cuda {
@@ -40,6 +42,26 @@ LOCKSTEP_DEVICE T block_sum(T value, T* scratch) {
   T sum = scratch[0];
 #pragma unroll
   for (int warp = 1; warp < threads / warp_size; ++warp) sum += scratch[warp];
+  return sum;
+}
+
+/// The warps of a block that calls sum_of_rows(). It needs row_groups * 32 floats of shared memory.
+inline constexpr int row_groups = 32;
+
+/// Returns, on the first warp of a block, the sums of 32 columns with `rows` numbers each. `values` is the
+/// first number of the lane's column, and null for a lane without one. Warp g adds rows g, g + 32, ... Then
+/// the first warp adds the warps' sums in order.
+LOCKSTEP_DEVICE float sum_of_rows(const float* values, int64_t rows, int64_t stride, float* scratch) {
+  float sum = 0.0f;
+  if (values) {
+#pragma unroll 8
+    for (int64_t row = warp_index(); row < rows; row += row_groups) sum += values[row * stride];
+  }
+  scratch[threadIdx.x] = sum;
+  __syncthreads();
+  if (warp_index() > 0) return 0.0f;
+#pragma unroll 8
+  for (int group = 1; group < row_groups; ++group) sum += scratch[group * warp_size + lane_index()];
   return sum;
 }
 
