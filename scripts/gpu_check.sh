@@ -195,9 +195,12 @@ part_killed() {
   rm -rf "$folder"
   "${command[@]}" &
   local job=$! victim
-  while kill -0 "$job" && (($(lines "$folder/metrics.jsonl") < 100)); do sleep 0.05; done
-  victim=$(pgrep -f "^$bin/train_gpt .*$folder" | tail -n 1)
-  kill -9 "$victim"
+  while kill -0 "$job" 2>/dev/null && (($(lines "$folder/metrics.jsonl") < 100)); do sleep 0.05; done
+  if ! victim=$(pgrep -f "^$bin/train_gpt .*$folder" | tail -n 1) || ! kill -9 "$victim"; then
+    wait "$job" || true
+    echo "the run ended before a rank could be killed, after $(lines "$folder/metrics.jsonl") lines"
+    return 1
+  fi
   echo "killed rank with process $victim after $(lines "$folder/metrics.jsonl") lines"
   wait "$job"
   same_bits killed/undisturbed killed/disturbed
