@@ -7,12 +7,13 @@ scripts/check_ptx.sh records the launches, compiles the PTX and calls it.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -151,9 +152,9 @@ class Report:
         return "DIFFERENT"
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     """Replays launches and returns the exit status."""
-    options = parse_arguments(sys.argv[1:])
+    options = parse_arguments(arguments)
     begin = time.perf_counter()
     library = Library(options.ptx)
     found = find_recordings(options.records)
@@ -167,9 +168,14 @@ def main() -> int:
     report = Report(options.tolerance, options.each)
     print(_HEADER)
     tasks = [(key, paths(found[key], options), options.seed) for key, _ in wanted]
-    with multiprocessing.Pool(options.jobs, open_library, [options.ptx]) as pool:
-        for (_, name), verdicts in zip(wanted, pool.imap(replay_kernel, tasks)):
-            report.add(name, verdicts)
+    try:
+        with ProcessPoolExecutor(options.jobs, initializer=open_library, initargs=(options.ptx,)) as pool:
+            for (_, name), verdicts in zip(wanted, pool.map(replay_kernel, tasks)):
+                report.add(name, verdicts)
+    except BrokenProcessPool:
+        report.flush()
+        print("FAILED: a process that replayed kernels was killed, perhaps because the memory is full")
+        return 1
     report.flush()
     print_missing(library, found)
     print_summary(report, time.perf_counter() - begin)
@@ -205,4 +211,4 @@ def print_summary(report: Report, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -67,7 +67,7 @@ def open_library(folder: Path) -> None:
     """Opens the PTX of this process."""
     global _library
     _library = Library(folder)
-    # The garbage collector runs between kernels alone, and looks only at what a kernel has left behind.
+    # The garbage collector runs between launches alone, and looks only at what a launch has left behind.
     gc.disable()
     gc.freeze()
 
@@ -77,10 +77,11 @@ def replay_kernel(task: tuple[tuple[str, str], list[Path], int]) -> list[Verdict
     (file, symbol), paths, seed = task
     assert _library is not None
     entry = _library.entry(file, symbol)
-    verdicts = [replay(read_recording(path), _library, entry, seed) for path in paths]
-    for verdict in verdicts:
-        verdict.recording.regions = []
-    gc.collect()
+    verdicts = []
+    for path in paths:
+        verdicts.append(replay(read_recording(path), _library, entry, seed))
+        verdicts[-1].recording.regions = []
+        gc.collect()
     return verdicts
 
 

@@ -3,13 +3,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
+import signal
 import struct
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
+from ptx.__main__ import main
 from ptx.errors import PtxError
 from ptx.library import Library, plain_symbol
 from ptx.operands import Address, Constant, Register, Vector, parse_operand
@@ -59,6 +65,12 @@ def write_recording(
     path.write_bytes(data)
 
 
+def killed(_: object) -> list[Verdict]:
+    """Ends this process as the kernel does when the memory is full."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    return []
+
+
 class Replays(unittest.TestCase):
     """A kernel that copies 32 words behind themselves."""
 
@@ -81,6 +93,31 @@ class Replays(unittest.TestCase):
 
     def test_equal_bytes_agree(self) -> None:
         self.assertEqual(self.replay().problem, "")
+
+    def replay_all(self) -> tuple[int, str]:
+        """Returns the exit status of the program and what it prints."""
+        self.replay()
+        arguments = ["--ptx", str(self.folder), "--records", str(self.folder), "--jobs", "1"]
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            status = main(arguments)
+        return status, printed.getvalue()
+
+    def test_the_program_counts_equal_kernels(self) -> None:
+        status, printed = self.replay_all()
+        self.assertEqual(status, 0)
+        self.assertIn("ptx: 1 kernels, 1 equal in bits", printed)
+
+    def test_the_program_fails_if_a_kernel_differs(self) -> None:
+        self.after[40] ^= 1 << 9
+        status, printed = self.replay_all()
+        self.assertEqual(status, 1)
+        self.assertIn("FAILED one.cu", printed)
+
+    def test_the_program_fails_if_one_of_its_processes_is_killed(self) -> None:
+        with mock.patch("ptx.__main__.replay_kernel", killed):
+            status, printed = self.replay_all()
+        self.assertEqual(status, 1)
+        self.assertIn("FAILED: a process that replayed kernels was killed", printed)
 
     def test_one_other_bit_does_not(self) -> None:
         self.after[40] ^= 1 << 9
