@@ -82,7 +82,8 @@ Cases attention_cases() {
   Cases cases;
   for (const DType dtype : float_dtypes) {
     for (const Sizes& sizes : {Sizes{1, 70, 2, 64}, Sizes{2, 33, 1, 32, 0.1}, Sizes{1, 65, 1, 128},
-                               Sizes{1, 40, 1, 96, 0.25}, Sizes{1, 19, 2, 8}, Sizes{1, 140, 1, 40}}) {
+                               Sizes{1, 40, 1, 96, 0.25}, Sizes{1, 19, 2, 8}, Sizes{1, 140, 1, 40},
+                               Sizes{1, 40, 1, 96}, Sizes{1, 40, 1, 128, 0.1}, Sizes{1, 70, 1, 64, 0.1}}) {
       add_forward(cases, dtype, sizes);
       add_backward(cases, dtype, sizes);
     }

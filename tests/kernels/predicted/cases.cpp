@@ -94,6 +94,12 @@ uint64_t Arrays::hash() const {
   return hasher.value();
 }
 
+bool Case::takes_any_address() const {
+  const bool may = kernel != "causal_attention_forward" && kernel != "causal_attention_backward" &&
+                   kernel != "cached_attention" && kernel != "matmul";
+  return may || dtype == DType::f32;
+}
+
 std::string extents(const Shape& shape) {
   std::string text;
   for (int i = 0; i < shape.rank(); ++i) text += concat(i == 0 ? "" : "x", shape[i]);

@@ -60,6 +60,9 @@ struct Case {
   DType dtype;
   std::string name;  ///< unique for a kernel and a dtype
   std::function<void(Arrays&)> run;
+
+  /// Returns whether its arrays may begin at any element. The results have the same bits then.
+  bool takes_any_address() const;
 };
 using Cases = std::vector<Case>;
 

@@ -67,6 +67,10 @@ void add_activations(Cases& cases, DType dtype) {
         [=](Arrays& a) { return Log{.x = a.positive(shape, dtype, 8.0), .y = a.output(shape, dtype)}; });
 }
 
+void add_fill(Cases& cases, DType dtype) {
+  add(cases, dtype, "1030", [=](Arrays& a) { return Fill{.y = a.output({1030}, dtype), .value = 0.1}; });
+}
+
 void add_scales(Cases& cases, DType dtype) {
   add_unary<Scale>(cases, dtype, 1.0, {.x = {}, .y = {}, .factor = 0.3});
   for (const Shape& shape : shapes)
@@ -74,21 +78,17 @@ void add_scales(Cases& cases, DType dtype) {
       return ScaleBy{
           .x = a.input(shape, dtype), .factor = a.number(0.7, DType::f32), .y = a.output(shape, dtype)};
     });
-  add(cases, dtype, "1030", [=](Arrays& a) { return Fill{.y = a.output({1030}, dtype), .value = 0.1}; });
+  add_fill(cases, dtype);
   add_unary<Dropout>(cases, dtype, 1.0, {.x = {}, .y = {}, .probability = 0.3, .key = some_key});
 }
 
-void add_moves(Cases& cases, DType dtype) {
-  add_unary<Copy>(cases, dtype);
-  for (const DType to : float_dtypes)
-    add(cases, dtype, concat("to ", to), [=](Arrays& a) {
-      return Convert{.x = a.input({3, 515}, dtype), .y = a.output({3, 515}, to)};
-    });
+void add_transposes(Cases& cases, DType dtype) {
   struct Swap {
     Shape shape;
     int first, second;
   };
-  for (const Swap& swap : {Swap{{70, 45}, 0, 1}, Swap{{2, 33, 3, 16}, 1, 2}, Swap{{5, 3, 40}, 0, 2}})
+  for (const Swap& swap : {Swap{{70, 45}, 0, 1}, Swap{{9, 11}, 0, 1}, Swap{{4, 5, 3}, 0, 1},
+                           Swap{{2, 33, 3, 16}, 1, 2}, Swap{{5, 3, 40}, 0, 2}})
     add(cases, dtype, concat(extents(swap.shape), " dimensions ", swap.first, " and ", swap.second),
         [=](Arrays& a) {
           const Shape swapped = Transpose::swapped(swap.shape, swap.first, swap.second);
@@ -97,6 +97,18 @@ void add_moves(Cases& cases, DType dtype) {
                            .first = swap.first,
                            .second = swap.second};
         });
+}
+
+void add_moves(Cases& cases, DType dtype) {
+  add_unary<Copy>(cases, dtype);
+  add(cases, DType::i32, concat("to ", dtype), [=](Arrays& a) {
+    return Convert{.x = a.ids({3, 515}, 100000), .y = a.output({3, 515}, dtype)};
+  });
+  for (const DType to : float_dtypes)
+    add(cases, dtype, concat("to ", to), [=](Arrays& a) {
+      return Convert{.x = a.input({3, 515}, dtype), .y = a.output({3, 515}, to)};
+    });
+  add_transposes(cases, dtype);
   add(cases, dtype, "3 samples of 5 positions", [=](Arrays& a) {
     return AddPositions{
         .x = a.input({3, 5, 40}, dtype), .table = a.input({9, 40}, dtype), .y = a.output({3, 5, 40}, dtype)};
@@ -119,6 +131,8 @@ Cases element_cases() {
     add_binary<Multiply>(cases, dtype);
     add_binary<Divide>(cases, dtype);
   }
+  add_fill(cases, DType::f64);
+  add_transposes(cases, DType::f64);
   return cases;
 }
 

@@ -83,17 +83,23 @@ Cases row_cases() {
       add_layer_norm(cases, dtype, rows, columns);
       add_softmax(cases, dtype, rows, columns);
     }
+    // One size for each layout of layer_norm_layout.cuh: those with 16-byte accesses, then the others.
+    for (const int64_t columns : {512, 1024, 2048, 4096, 8192, 4001, 8001})
+      add_layer_norm(cases, dtype, 2, columns);
     add_softmax(cases, dtype, 2, 9000);
-    for (const auto& [rows, classes] : {std::pair<int64_t, int64_t>{9, 65}, {3, 1000}, {2, 50304}})
+    add_softmax(cases, dtype, 2, 9001);
+    for (const auto& [rows, classes] :
+         {std::pair<int64_t, int64_t>{9, 65}, {3, 1000}, {2, 3001}, {2, 4000}, {2, 50304}})
       for (const bool with_gradient : {false, true})
         add_cross_entropy(cases, dtype, rows, classes, with_gradient);
     add_embedding(cases, dtype, 40);
     add_embedding(cases, dtype, 768);
   }
-  for (const int64_t count : {1, 3000})
-    add(cases, DType::i32, concat(count), [=](Arrays& a) {
-      return InverseCount{.targets = a.ids({count}, 50), .ignore_index = 3, .y = a.output({1}, DType::f32)};
-    });
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const int64_t count : {1, 3000})
+      add(cases, DType::i32, concat(count, " in ", dtype), [=](Arrays& a) {
+        return InverseCount{.targets = a.ids({count}, 50), .ignore_index = 3, .y = a.output({1}, dtype)};
+      });
   return cases;
 }
 

@@ -15,7 +15,8 @@ void add_sums(Cases& cases, DType dtype) {
   struct Sizes {
     int64_t outer, count, inner;
   };
-  for (const Sizes& s : {Sizes{3, 100, 1}, Sizes{2, 37, 40}, Sizes{1, 300, 520}, Sizes{5, 2000, 1}})
+  for (const Sizes& s :
+       {Sizes{3, 100, 1}, Sizes{2, 37, 40}, Sizes{1, 300, 520}, Sizes{2, 5000, 40}, Sizes{5, 2000, 1}})
     add(cases, dtype, extents({s.outer, s.count, s.inner}), [=](Arrays& a) {
       return DimensionSum{.x = a.input({s.outer, s.count, s.inner}, dtype),
                           .y = a.output({s.outer, s.inner}, accumulator_dtype(dtype)),
@@ -66,6 +67,15 @@ void add_folds(Cases& cases) {
         fold.y = a.output({count}, DType::f32);
         return fold;
       });
+  add(cases, DType::f32, "of 90", [](Arrays& a) {
+    Fold fold{.inputs = {a.input({100}, DType::f32)}, .program = {0}, .y = {}};
+    for (int i = 1; i < 90; ++i) {
+      fold.inputs.push_back(a.input({100}, DType::f32));
+      fold.program.insert(fold.program.end(), {i, Fold::add});
+    }
+    fold.y = a.output({100}, DType::f32);
+    return fold;
+  });
 }
 
 }  // namespace
