@@ -3,7 +3,7 @@
 # Compares two witnesses of the CUDA kernels in every byte. The emulator (tests/emulator) runs the sources as C++ and records
 # launches. The interpreter (tests/ptx) executes the PTX that nvcc makes of the same sources, on the recorded memory.
 #   scripts/check_ptx.sh            one case per kernel, for sm_90a
-#   scripts/check_ptx.sh --all      all cases, for sm_80 and sm_90a; then the planted bugs
+#   scripts/check_ptx.sh --all      up to 100 cases per kernel, for sm_80 and sm_90a; then the planted bugs
 #   scripts/check_ptx.sh --faults   only the planted bugs: each must be noticed
 # It prints for the kernels of each template: their number, cases that are equal in bits, seconds, and passes over shared
 # memory's banks and 32-byte sectors of device memory as multiples of the least possible. Needs nvcc, clang and Python, no GPU.
@@ -59,7 +59,7 @@ build() {
   cmake --build "$compiled" --parallel "$jobs" --target "${targets[@]/#/ptx_}"
 }
 
-# record <target>: records the launches of a kind of tensor cores. One recorded launch of each shape is enough.
+# record <target>: records launches of a target: up to 3 per kernel, or 100 with --all and --faults.
 record() {
   local capability=9.0 limit=3
   if [[ $1 == sm_80 ]]; then capability=8.0; fi
@@ -84,15 +84,14 @@ plant() {
     --work ../build/ptx_faults)
 }
 
-# A condition calls check, so set -e does not end it.
+# check is called as a condition, where set -e has no effect.
 check() {
   local status=0 target
-  (cd tests && "$python" -m unittest discover --top-level-directory . --start-directory ptx/tests) || return 1
   for target in "${targets[@]}"; do
     record "$target" || return 1
     case $mode in
-      part) replay "$target" || status=1 ;;
-      all) replay "$target" --all || status=1 ;;
+      part) replay "$target" --every-kernel || status=1 ;;
+      all) replay "$target" --every-kernel --all || status=1 ;;
     esac
   done
   if [[ $mode != part ]]; then plant || status=1; fi
@@ -102,8 +101,10 @@ check() {
 build
 SECONDS=0
 status=0
+(cd tests && "$python" -m unittest discover --quiet --top-level-directory . --start-directory ptx/tests)
 if [[ -n $log ]]; then
-  check 2>&1 | tee "$log" || status=1
+  printf '# scripts/check_ptx.sh, mode %s, %s, commit %s\n\n' "$mode" "$(date -u +%F)" "$(git describe --always --dirty)" >"$log"
+  check 2>&1 | tee --append "$log" || status=1
 else
   check || status=1
 fi

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Prints the value of CMAKE_CUDA_ARCHITECTURES for the GPUs of this machine, for example 90a-real or 80-real;90a-real.
 #   cmake --preset cuda -DCMAKE_CUDA_ARCHITECTURES="$(scripts/gpu_architectures.sh)"
-# It asks nvidia-smi and needs neither a CUDA toolkit nor CMake 3.24, whose value `native` does the same. GPUs older than
-# compute capability 8.0 are left out with a message. Exit status 1: no GPU is left.
+# It asks nvidia-smi and needs no CUDA toolkit. CMAKE_CUDA_ARCHITECTURES=native calls it (cmake/CudaToolkit.cmake). GPUs older
+# than compute capability 8.0 are left out with a message. Exit status 1: no GPU is left.
 set -euo pipefail
 
 if ! command -v nvidia-smi >/dev/null; then

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Checks this project on a machine with a GPU and writes one file with the verdict of each part: build/gpu_check/report.md.
 # Builds the preset cuda for the machine's GPUs. Runs the tests, compares the kernels' bits with those that a CPU predicted,
-# compares the bits of whole runs over ranks, shards and precisions, kills a rank, measures, and runs the checkers of
+# compares the bits of whole runs over ranks and shards in each precision, kills a rank, measures, and runs the checkers of
 # compute-sanitizer. Appends figures to bench/results/<GPU>.csv. Parts for which no time is left are reported as not run.
 #   scripts/gpu_check.sh [--seconds N] [--only PART,PART,...]        N is 1800 by default
 #   scripts/gpu_check.sh --dry-run     prints the commands of each part and needs no GPU. If the preset emulated is built, checks
-#                                      that its programs exist and accept the configurations
+#                                      that its test programs exist and that train_gpt accepts the configurations
 # Exit status: 0 no part failed (some may be skipped, out of time or not run), 1 a part failed, 2 there is no GPU or the
 # command line is wrong.
 # Needs no network. Shakespeare's text is read from $LOCKSTEP_DATA_DIR. Logs are in build/gpu_check.
@@ -155,8 +155,9 @@ part_tests() {
   return "$failed"
 }
 
-# Trains small runs over ranks, graphs and repeats. Then a model whose messages are too large for NCCL's protocol LL, which
-# takes messages below 16 KiB a channel, over precisions and shards. Without NCCL the same bits travel through the host.
+# Trains small runs on several numbers of ranks, with and without graphs. Then it trains a model over shards, in each precision.
+# Its messages are too large for NCCL's protocol LL, which takes messages below 16 KiB a channel. Without NCCL the same bits
+# travel through the host.
 part_bits() {
   local arguments=(--config shakespeare.ini data.dataset=sample train.device=cuda train.precision=bf16 train.steps=20
     train.warmup_steps=5 train.sample_every=0)
@@ -177,7 +178,7 @@ part_bits() {
       count=$((count + 1))
     done
   done
-  append gpu_check "equal bits over ranks graphs shards and repeats" shakespeare.ini bf16 "$count" runs
+  append gpu_check "equal bits over ranks graphs shards and repeats" shakespeare.ini all "$count" runs
 }
 
 # Kills a rank of a run with recorded steps. lockrun restarts the run, which must end with the bits of an undisturbed one.
@@ -258,8 +259,7 @@ part_allreduce() { run start_ranks 2 "$bin/bench_allreduce" --device cuda --appe
 
 part_pytorch() { run python3 bench/compare_pytorch.py --device cuda --program "$bin/train_gpt" --seconds "$1"; }
 
-# Trains GPT-2 124M with the default plans of products and with tuned ones, and prints both beside the bound of
-# docs/kernels/step.md.
+# Trains GPT-2 124M with the default plans of products and with tuned ones. Prints both, and the totals of docs/kernels/step.md.
 part_gpt2() {
   local tuned metrics rate
   for tuned in false true; do
@@ -272,7 +272,7 @@ part_gpt2() {
       echo "tune_matmul=$tuned: $rate tokens/s, a step of $(awk -v rate="$rate" 'BEGIN { print 65536e3 / rate }') ms"
     fi
   done
-  grep -h -m 1 'bound' docs/kernels/step.md 2>/dev/null || true
+  sed -n '/^| part /p; /^| \*\*all/p' docs/kernels/step.md
 }
 
 part_shakespeare() {

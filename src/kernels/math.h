@@ -8,7 +8,8 @@
 #include "kernels/coefficients.h"
 #include "kernels/elementary.h"
 
-// nvcc compiles these functions for kernels too. An exact build of the kernels uses them.
+// nvcc compiles these functions for kernels too. Every build of the kernels uses log, exp and tanh_near_zero.
+// An exact build uses the others as well.
 #if defined(__CUDACC__)
 #define LOCKSTEP_ELEMENTARY __host__ __device__ __forceinline__
 #else
@@ -36,8 +37,8 @@ LOCKSTEP_ELEMENTARY float scaled_exponential(float r, float shifted) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(p) + (std::bit_cast<uint32_t>(shifted) << 23));
 }
 
-/// e^x for x <= 0, 1 ulp. It is 0 if the result is below the smallest normal number. For other x up to 88.7
-/// it equals exp(). For all other x the result is unspecified.
+/// Returns e^x for x <= 0 within 1 ulp. Results below the smallest normal number are 0. For other x up
+/// to 88.7 it returns what exp() returns. For all other x the result is unspecified.
 LOCKSTEP_ELEMENTARY float exp_of_nonpositive(float x) {
   constexpr float lowest = -0x1.5d589ep6f;  // -126 log(2)
   const float shifted = std::fma(x, 0x1.715476p0f, round_to_integer);
@@ -48,7 +49,8 @@ LOCKSTEP_ELEMENTARY float exp_of_nonpositive(float x) {
 }
 inline double exp_of_nonpositive(double x) { return exp(x); }
 
-/// e^x, 1 ulp. It is 0 if the result is below the smallest normal number. For NaN it is unspecified.
+/// Returns e^x within 1 ulp. Results below the smallest normal number are 0. For NaN the result is
+/// unspecified.
 LOCKSTEP_ELEMENTARY float exp_of_number(float x) {
   constexpr float highest = 0x1.62e42ep6f;  // just below 128 log(2)
   const float in_range = exp_of_nonpositive(x);
@@ -56,13 +58,13 @@ LOCKSTEP_ELEMENTARY float exp_of_number(float x) {
 }
 inline double exp_of_number(double x) { return exp(x); }
 
-/// e^x, 1 ulp. It is 0 if the result is below the smallest normal number.
+/// Returns e^x within 1 ulp. Results below the smallest normal number are 0.
 LOCKSTEP_ELEMENTARY float exp(float x) {
   const float of_number = exp_of_number(x);
   return x != x ? x : of_number;
 }
 
-/// 2^x, 2 ulp. It is 0 if the result is below the smallest normal number.
+/// Returns 2^x within 2 ulp. Results below the smallest normal number are 0.
 LOCKSTEP_ELEMENTARY float exp2(float x) {
   constexpr float lowest = -126.0f, log_of_2 = 0x1.62e430p-1f;
   const float shifted = x + round_to_integer;
@@ -72,7 +74,8 @@ LOCKSTEP_ELEMENTARY float exp2(float x) {
   return x != x ? x : of_number;
 }
 
-/// Natural logarithm, 1 ulp. It is for one value per row: gcc 12 does not vectorise its selects.
+/// Returns the natural logarithm within 1 ulp. It is for one value per row: gcc 12 does not vectorise its
+/// selects.
 LOCKSTEP_ELEMENTARY float log(float x) {
   const bool subnormal = x < 0x1p-126f;
   const uint32_t word = std::bit_cast<uint32_t>(subnormal ? x * 0x1p23f : x);
@@ -97,7 +100,8 @@ LOCKSTEP_ELEMENTARY float log(float x) {
   return x > 0.0f && x < INFINITY ? finite : special;
 }
 
-/// tanh of a magnitude below 0.625, as a polynomial that keeps the digits of small values.
+/// Returns tanh(magnitude) for a magnitude below 0.625, by a polynomial that keeps the digits of small
+/// values.
 LOCKSTEP_ELEMENTARY float tanh_near_zero(float magnitude) {
   const float square = magnitude * magnitude;
   float p = coefficients::tanh_11;
@@ -108,7 +112,7 @@ LOCKSTEP_ELEMENTARY float tanh_near_zero(float magnitude) {
   return std::fma(p * square, magnitude, magnitude);
 }
 
-/// Hyperbolic tangent, 2 ulp.
+/// Returns the hyperbolic tangent within 2 ulp.
 LOCKSTEP_ELEMENTARY float tanh(float x) {
   const float magnitude = std::fabs(x);
   const float near_zero = tanh_near_zero(magnitude);
@@ -116,7 +120,7 @@ LOCKSTEP_ELEMENTARY float tanh(float x) {
   return std::copysign(magnitude < 0.625f ? near_zero : away, x);
 }
 
-/// log(erfc(x)) for x in [1, 4]. It is at most 0 for all x >= 0.
+/// Returns log(erfc(x)) for x in [1, 4]. The result is at most 0 for all x >= 0.
 LOCKSTEP_ELEMENTARY float log_erfc(float x) {
   const float t = x > 4.0f ? 4.0f : x;
   float q = 0x1.8bfd06p-13f;
@@ -128,8 +132,8 @@ LOCKSTEP_ELEMENTARY float log_erfc(float x) {
   return std::fma(q, t, -0x1.3b0982p-12f);
 }
 
-/// Error function, given erfc = e^log_erfc(|x|). For |x| >= 1 it is 1 - erfc, which is 1 in fp32 for
-/// |x| >= 4.
+/// Returns the error function, given erfc = e^log_erfc(|x|). For |x| >= 1 it is 1 - erfc, which is 1 in fp32
+/// for |x| >= 4.
 LOCKSTEP_ELEMENTARY float erf_given(float x, float erfc) {
   const float magnitude = std::fabs(x);
   const float square = x * x;
@@ -145,7 +149,7 @@ LOCKSTEP_ELEMENTARY float erf_given(float x, float erfc) {
   return std::copysign(magnitude < 1.0f ? near_zero : away, x);
 }
 
-/// Error function, 2 ulp.
+/// Returns the error function within 2 ulp.
 LOCKSTEP_ELEMENTARY float erf(float x) { return erf_given(x, exp(log_erfc(std::fabs(x)))); }
 
 // erf(double) needs no erfc, so erf_given(double, ...) ignores it.

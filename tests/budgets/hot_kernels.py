@@ -34,8 +34,8 @@ class HotKernel:
 def attention(name: str, size: int, dropped: bool, rows: int, columns: int, factors: int) -> HotKernel:
     """Returns a kernel of attention on tensor cores.
 
-    A block of four warps owns `rows` rows, and walks over tiles of `columns` rows. `factors` products of
-    2 * rows * columns * size operations are made for each tile.
+    A block of four warps owns `rows` rows, and walks over tiles of `columns` rows of the other operand. For each
+    tile it makes `factors` products of 2 * rows * columns * size operations.
     """
     file = "attention_forward.cu" if name == "forward_kernel" else "attention_backward.cu"
     owned = 1 if name == "forward_kernel" else 2  # queries; or queries and dy; or keys and values
@@ -98,7 +98,7 @@ ROWS = [
     HotKernel("softmax.cu", "backward_kernel<SoftmaxLayout<bf16, 512, true> >", "stream", 512, 128),
 ]
 
-# The loop of fold_kernel is counted without its additions. That of rows_kernel adds pieces, in fp32.
+# The counted loop of fold_kernel has no additions. The counted loop of rows_kernel adds pieces, in fp32.
 PASSES = [
     HotKernel("adamw.cu", "adamw_kernel", "stream", 256),
     HotKernel("sgd.cu", "sgd_kernel<4>", "whole", 256),

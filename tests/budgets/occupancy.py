@@ -2,7 +2,7 @@
 """Computes how many blocks of a kernel fit on a multiprocessor.
 
 The limits are those of the CUDA C++ Programming Guide, "Compute Capabilities". Warps get registers in pieces
-of 256, and each of four partitions has a quarter of them. A block's shared memory is a multiple of 128
+of 256, and each of four partitions has a quarter of the registers. A block's shared memory is a multiple of 128
 bytes, and the system keeps 1 KiB for each block.
 """
 

@@ -37,6 +37,9 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         "--all", action="store_true", help="replay all recorded launches, not one of each kernel"
     )
     parser.add_argument(
+        "--every-kernel", action="store_true", help="fail if a kernel of the PTX has no recorded launch"
+    )
+    parser.add_argument(
         "--seed", type=int, default=1, help="0 runs all warps together, others in random orders"
     )
     parser.add_argument(
@@ -177,9 +180,9 @@ def main(arguments: list[str]) -> int:
         print("FAILED: a process that replayed kernels was killed, perhaps because the memory is full")
         return 1
     report.flush()
-    print_missing(library, found)
+    missing = print_missing(library, found)
     print_summary(report, time.perf_counter() - begin)
-    return 1 if report.failures else 0
+    return 1 if report.failures or (missing and options.every_kernel) else 0
 
 
 def paths(recordings: list[Recording], options: argparse.Namespace) -> list[Path]:
@@ -188,15 +191,16 @@ def paths(recordings: list[Recording], options: argparse.Namespace) -> list[Path
     return [recording.path for recording in chosen]
 
 
-def print_missing(library: Library, found: dict[tuple[str, str], list[Recording]]) -> None:
-    """Prints how many kernels of the PTX no recorded launch covers, and their names."""
+def print_missing(library: Library, found: dict[tuple[str, str], list[Recording]]) -> int:
+    """Prints the kernels of the PTX that no recorded launch covers. Returns their number."""
     recorded = {(file, plain_symbol(symbol)) for file, symbol in found}
     missing = [(file, symbol) for file in library.files for symbol in library.kernels(file)]
     missing = [key for key in missing if key not in recorded]
     if missing:
-        print(f"{len(missing)} kernels have no recorded launch:")
+        print(f"kernels without a recorded launch: {len(missing)}")
         for (file, _), name in zip(missing, readable_names([symbol for _, symbol in missing])):
             print(f"  {file} {name}")
+    return len(missing)
 
 
 def print_summary(report: Report, seconds: float) -> None:

@@ -28,7 +28,7 @@ _ROUND_TO_INTEGER = {"rni": np.rint, "rmi": np.floor, "rpi": np.ceil, "rzi": np.
 
 
 def _comparison(what: Instruction) -> Callable[..., np.ndarray]:
-    """Returns the function of setp's comparison. Those that end with u also hold if an operand is a NaN."""
+    """Returns the function of setp's comparison. Comparisons whose name ends with u also hold for NaN."""
     name = what.modifiers[0]
     is_float = what.type.startswith("f")
     if name in _COMPARISONS:

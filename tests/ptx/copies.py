@@ -108,7 +108,7 @@ def build_copy(crew: "Crew", what: Instruction) -> Operation:
 
 
 def _build_issue(crew: "Crew", what: Instruction) -> Operation:
-    """cp.async [shared], [global], bytes {, bytes to read}. The rest of the target becomes zero."""
+    """cp.async [shared], [global], bytes {, bytes to read}. If no byte is read, the target becomes zero."""
     size = what.operands[2]
     if not isinstance(size, Constant) or size.value not in (4, 8, 16):
         raise unknown(what)

@@ -2,8 +2,8 @@
 """A crew: warps of one or several blocks that execute together as long as they are at the same instruction.
 
 Its lanes form fragments. A fragment is a set of lanes at one instruction. The fragment at the lowest
-instruction runs, and joins another when it reaches it. A branch may split it. So the lanes of a warp meet
-again at the earliest place, which is one of the orders that PTX allows.
+instruction runs. Where it reaches another fragment, the two become one. A branch may split a fragment. So the
+lanes of a warp meet again at the earliest place, which is one of the orders that PTX allows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ptx.table import Operation, build
 if TYPE_CHECKING:
     from ptx.launch import Launch
 
-# A kernel that makes more branches than this has lost its way.
+# A kernel that makes more branches than this is in an endless loop.
 _MOST_BRANCHES = 3_000_000
 
 
@@ -231,7 +231,7 @@ class Crew:
                 yield int(block), place - 1, self._text(place - 1)
 
     def pass_barrier(self) -> None:
-        """Lets all waiting lanes continue, since every crew of the cohort waits and so every block."""
+        """Lets all waiting lanes continue. It is called when every crew of the cohort waits."""
         for place, lanes in self._waiting:
             self.stamps[lanes.mask] = after_barrier(self.stamps[lanes.mask])
             self._add_fragment(place, lanes)

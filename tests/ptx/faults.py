@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python3 -m ptx.faults: plants bugs in kernels, compiles them to PTX and replays recorded launches of the
-right kernels.
+"""python3 -m ptx.faults: plants bugs in kernels, compiles them to PTX and replays launches that were recorded
+without the bug.
 
-The bugs are those of tests/emulator/planted_bugs.cmake, so that both witnesses must notice each of them, and
-one that the emulator cannot see. scripts/check_ptx.sh --faults calls it.
+The bugs are those of tests/emulator/planted_bugs.cmake, which the emulator must notice too, and one that only
+the interpreter sees. scripts/check_ptx.sh --faults calls it.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def plant(bug: Bug, folder: Path) -> Path:
     """Writes the changed file below a folder. Returns the .cu file to compile."""
     source = (KERNELS / bug.file).read_text()
     if source.count(bug.text) != 1:
-        raise PtxError(f"{bug.name}: this must stand in {bug.file} exactly once: {bug.text!r}")
+        raise PtxError(f"{bug.name}: {bug.file} must contain this text once; correct the bug: {bug.text!r}")
     changed = folder / "kernels/cuda" / bug.file
     changed.parent.mkdir(parents=True, exist_ok=True)
     changed.write_text(source.replace(bug.text, bug.becomes))

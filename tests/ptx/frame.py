@@ -119,7 +119,7 @@ class Frame:
         return row
 
     def symbol(self, name: str) -> int:
-        """Returns the address of a shared variable."""
+        """Returns the address of a shared or local variable, or the offset of a parameter."""
         if name not in self._symbols:
             raise PtxError(f"unknown variable {name}")
         return self._symbols[name]

@@ -14,7 +14,7 @@ class Lanes:
     """A set of lanes of a crew, as a mask.
 
     `is_everyone` says that no other lane of the crew is alive. Then registers may be written without the
-    mask, since nobody reads those of a lane that has exited.
+    mask, because the registers of a lane that has exited are never read.
     """
 
     def __init__(self, mask: np.ndarray, alive_count: int) -> None:

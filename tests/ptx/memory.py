@@ -105,7 +105,7 @@ class SharedMemory(Memory):
         self.poison()
 
     def poison(self) -> None:
-        """Fills the memory with a pattern that is a NaN in bf16 and f16, and a huge number in fp32."""
+        """Fills the memory with a pattern that is a large negative number in fp32, bf16 and f16."""
         self.bytes[...] = _POISON
 
     def place(self, addresses: np.ndarray, block_slots: np.ndarray, size: int) -> np.ndarray:

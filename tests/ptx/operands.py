@@ -45,7 +45,7 @@ class Special:
 
 @dataclass(frozen=True)
 class Constant:
-    """A literal. `bits` are those of a float (0f...) or of a double (0d...), `value` is an integer."""
+    """A literal. `value` is an integer, or the bits of a float if `float_type` is f32 or f64."""
 
     value: int
     float_type: str = ""

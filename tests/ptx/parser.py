@@ -51,7 +51,7 @@ class Instruction:
 
     @property
     def is_control(self) -> bool:
-        """Returns whether the scheduler executes the instruction itself."""
+        """Returns whether the crew executes the instruction: a branch, an exit or a barrier of the block."""
         return self.opcode in CONTROL and (self.opcode not in ("bar", "barrier") or self.is_barrier)
 
 

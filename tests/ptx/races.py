@@ -75,7 +75,7 @@ class Shadow:
         self._record_write(at, thread, stamp)
 
     def begin_copy(self, places: np.ndarray, size: int, threads: np.ndarray, stamps: np.ndarray) -> None:
-        """Records the start of a cp.async: until finish_copy nobody may touch its target."""
+        """Records the start of a cp.async: until finish_copy any access to its target is a race."""
         self.write(places, size, threads, stamps)
         self._in_flight[self.granules(places, size)] = True
         self._has_copies = True

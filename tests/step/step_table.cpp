@@ -86,15 +86,15 @@ std::string assumptions(const Rates& rates) {
   return concat("- Memory moves ", fixed_text(rates.bytes_per_second * 1e-12, 2), " TB/s. Products run at ",
                 fixed_text(rates.product_flops * 1e-12, 0), " TFLOP/s, of a peak of 989. Attention runs at ",
                 fixed_text(rates.attention_flops * 1e-12, 0),
-                R"(, because
-  `mma.sync` reaches about 62 % of the peak.
+                R"(, on the
+  assumption that `mma.sync` reaches 62 % of the peak.
 - Other kernels are bound by memory. Gaps between launches are not part of the bound. In a graph they are about 1 µs each.
 - Every operand moves once for each kernel that reads or writes it. The second-level cache keeps the keys and values of a head,
   and nothing between two kernels.
 - Masked scores of attention cost nothing. The whole tiles on the diagonal add 3 to 6 % to its operations.
 - cuBLASLt fuses bias and GELU. It sums columns in a kernel of its own, as an H200 has shown. That kernel counts as a launch.
 - cuBLASLt may split a sum over k. Its workspace and the kernel that adds the parts are not counted, because cuBLASLt chooses.
-  In [the step that an H200 ran](../../bench/results/nvidia_h200_step.csv) these were 48 launches and 1.2 % of the time.
+  In [a step of 32 sequences on an H200](../../bench/results/nvidia_h200_step.csv) these were 48 launches and 1.2 % of the time.
 - Embedding rows that occur more than 64 times depend on the data and are not counted.
 )");
 }
@@ -107,14 +107,14 @@ std::string step_page(const StepTable& table, const Rates& rates) {
       "# A step of GPT-2 as a table\n\nA recorded step of GPT-2 124M with 64 sequences of 1024 tokens in "
       "bf16 makes **",
       all.launches, " launches**, moves **", fixed_text(all.cost.bytes * 1e-9, 1),
-      " GB** and takes\nat least **", fixed_text(all.seconds * 1e3, 1), R"( ms** on an H100.
+      " GB** and\nwould take **", fixed_text(all.seconds * 1e3, 1), R"( ms** on an H100 at the rates below, without gaps.
 
 )",
       sums(table), R"(
 The table is computed. No GPU has run it. The program `step_tests` runs the training's own host code on an
 [emulated GPU](../../tests/emulator/README.md) that lists its work instead of executing it. The configuration is
-`configs/gpt2_124m.ini` with one replica. A launch takes at least the longer of the times for its bytes and its operations. An
-[H200](../gpu.md#what-has-run-on-a-gpu), with 1.4 times the bandwidth, took 115.3 ms for such a step of an older commit.
+`configs/gpt2_124m.ini` with one replica. The bound of a launch is the longer of the times for its bytes and its operations.
+An [H200](../gpu.md#what-has-run-on-a-gpu), with 1.4 times the bandwidth, took 115.3 ms for such a step of an older commit.
 
 ## Assumptions
 
@@ -126,7 +126,7 @@ The table is computed. No GPU has run it. The program `step_tests` runs the trai
       history(all), R"(
 ## What could still go
 
-The aims were 320 launches, 143 GB and 115 ms. Only the bytes are above theirs:
+The aim was 143 GB. These bytes remain:
 
 - **The sums of mlp.c_fc's gradient, 4.8 GB.** A product whose epilogue is the GELU's gradient makes this matrix. Only a pass
   over it can sum its columns: `DGELU_BGRAD` stores 16 bits.

@@ -94,10 +94,10 @@ class Replays(unittest.TestCase):
     def test_equal_bytes_agree(self) -> None:
         self.assertEqual(self.replay().problem, "")
 
-    def replay_all(self) -> tuple[int, str]:
+    def replay_all(self, *options: str) -> tuple[int, str]:
         """Returns the exit status of the program and what it prints."""
         self.replay()
-        arguments = ["--ptx", str(self.folder), "--records", str(self.folder), "--jobs", "1"]
+        arguments = ["--ptx", str(self.folder), "--records", str(self.folder), "--jobs", "1", *options]
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             status = main(arguments)
         return status, printed.getvalue()
@@ -112,6 +112,13 @@ class Replays(unittest.TestCase):
         status, printed = self.replay_all()
         self.assertEqual(status, 1)
         self.assertIn("FAILED one.cu", printed)
+
+    def test_the_program_can_demand_a_launch_of_every_kernel(self) -> None:
+        (self.folder / "two.ptx").write_text(PTX.replace("BODY", ""))
+        self.assertEqual(self.replay_all()[0], 0)
+        status, printed = self.replay_all("--every-kernel")
+        self.assertEqual(status, 1)
+        self.assertIn("kernels without a recorded launch: 1\n  two.cu", printed)
 
     def test_the_program_fails_if_one_of_its_processes_is_killed(self) -> None:
         with mock.patch("ptx.__main__.replay_kernel", killed):

@@ -27,8 +27,8 @@ LOCKSTEP_DEVICE float fast_exp2(float x) {
   return exp2_approx(x);
 }
 
-/// Returns e^x. Results below e^-87 are 0. The relative error is about 2^-22 (1 + |x|), and 2^-23 in the
-/// exact form.
+/// Returns e^x. Results below the smallest normal number are 0. The relative error is about 2^-22 (1 + |x|),
+/// and 2^-23 in the exact form.
 template <bool exact = is_exact>
 LOCKSTEP_DEVICE float fast_exp(float x) {
   if constexpr (exact) return math::exp(x);

@@ -45,12 +45,13 @@ LOCKSTEP_DEVICE T block_sum(T value, T* scratch) {
   return sum;
 }
 
-/// The warps of a block that calls sum_of_rows(). It needs row_groups * 32 floats of shared memory.
+/// The number of warps in a block that calls sum_of_rows().
 inline constexpr int row_groups = 32;
 
-/// Returns, on the first warp of a block, the sums of 32 columns with `rows` numbers each. `values` is the
-/// first number of the lane's column, and null for a lane without one. Warp g adds rows g, g + 32, ... Then
-/// the first warp adds the warps' sums in order.
+/// Returns the sum of the lane's column on the first warp of a block, and 0 on the others. `values` is the
+/// column's first number, null for a lane without a column. `stride` is the distance between rows. `scratch`
+/// has row_groups * 32 floats of shared memory. Warp g adds rows g, g + 32, ... Then the first warp adds the
+/// warps' sums in order.
 LOCKSTEP_DEVICE float sum_of_rows(const float* values, int64_t rows, int64_t stride, float* scratch) {
   float sum = 0.0f;
   if (values) {
