@@ -102,14 +102,13 @@ void cuda::fail(cudaError_t result, const char* what, const char* file, int line
   // Clears the error for the next call. An error after which the GPU is lost stays.
   cudaGetLastError();
   const bool is_lost = is_lost_after(result);
-  const Error failure(
+  const std::string text =
       concat(what, " failed: ", cudaGetErrorString(result), " (", cudaGetErrorName(result), ")",
              is_lost ? "; this process cannot use the GPU any more ('dmesg | grep Xid' shows "
                        "the driver's report)"
-                     : ""),
-      file, line);
-  if (is_lost && lost_gpu != nullptr) lost_gpu(failure);
-  throw failure;
+                     : "");
+  if (is_lost && lost_gpu != nullptr) lost_gpu(Error(text, file, line));
+  throw Error(text, file, line);
 }
 
 int count_gpus() {
