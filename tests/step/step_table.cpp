@@ -106,8 +106,8 @@ std::string step_page(const StepTable& table, const Rates& rates) {
   return concat(
       "# A step of GPT-2 as a table\n\nA recorded step of GPT-2 124M with 64 sequences of 1024 tokens in "
       "bf16 makes **",
-      all.launches, " launches**, moves **", fixed_text(all.cost.bytes * 1e-9, 1),
-      " GB** and\nwould take **", fixed_text(all.seconds * 1e3, 1), R"( ms** on an H100 at the rates below, without gaps.
+      all.launches, " launches**, moves **", fixed_text(all.cost.bytes * 1e-9, 1), " GB** and\nwould take **",
+      fixed_text(all.seconds * 1e3, 1), R"( ms** on an H100 at the rates below, without gaps.
 
 )",
       sums(table), R"(
