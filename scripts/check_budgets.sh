@@ -5,8 +5,9 @@
 # more than 3 % worse fails. docs/kernels/budgets.md explains the figures.
 #   scripts/check_kernels.sh [--all] && scripts/check_budgets.sh    compares
 #   scripts/check_kernels.sh --all && scripts/check_budgets.sh --update    writes the table
-# Exit status: 0 done, or nothing was compared because nvcc is of another release than the table; 1 a figure is worse or could
-# not be counted; 2 the command line is wrong or nvcc is missing. JOBS=8 uses eight processors instead of two.
+# Exit status: 0 done, 1 a figure is worse or could not be counted, 2 the command line is wrong or nvcc is missing.
+# The table holds for one release of nvcc. With another one nothing is compared, and the exit status is 0.
+# JOBS=8 uses eight processors instead of two.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

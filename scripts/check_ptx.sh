@@ -10,7 +10,7 @@
 # It builds ptx_cases in build/emulated, and PTX in build/cuda_check, which scripts/check_kernels.sh uses too.
 # Warps run in a random order. --seed N chooses another one than 1, and 0 runs them together. --log FILE writes the output to
 # a file as well. JOBS=8 uses eight processes.
-# Exit status: 0 all agree, 1 a kernel differs or a bug was not noticed, 2 the command line is wrong or nvcc is missing.
+# Exit status: 0 all agree, 1 a kernel differs or has no case or a bug was not noticed, 2 the command line is wrong or nvcc is missing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

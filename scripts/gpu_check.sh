@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Checks this project on a machine with a GPU and writes one file with the verdict of each part: build/gpu_check/report.md.
-# Builds the preset cuda for the machine's GPUs. Runs the tests, compares the kernels' bits with those that a CPU predicted,
-# compares the bits of whole runs over ranks and shards in each precision, kills a rank, measures, and runs the checkers of
+# Builds the preset cuda for the machine's GPUs and runs the tests. Compares the kernels' bits with those that a CPU predicted.
+# Compares the bits of whole runs over ranks and shards in each precision. Kills a rank. Measures. Runs the checkers of
 # compute-sanitizer. Appends figures to bench/results/<GPU>.csv. Parts for which no time is left are reported as not run.
 #   scripts/gpu_check.sh [--seconds N] [--only PART,PART,...]        N is 1800 by default
 #   scripts/gpu_check.sh --dry-run     prints the commands of each part and needs no GPU. If the preset emulated is built, checks

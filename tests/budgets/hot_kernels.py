@@ -34,8 +34,8 @@ class HotKernel:
 def attention(name: str, size: int, dropped: bool, rows: int, columns: int, factors: int) -> HotKernel:
     """Returns a kernel of attention on tensor cores.
 
-    A block of four warps owns `rows` rows, and walks over tiles of `columns` rows of the other operand. For each
-    tile it makes `factors` products of 2 * rows * columns * size operations.
+    A block of four warps owns `rows` rows, and walks over tiles of `columns` rows of the other operand. For
+    each tile it makes `factors` products of 2 * rows * columns * size operations.
     """
     file = "attention_forward.cu" if name == "forward_kernel" else "attention_backward.cu"
     owned = 1 if name == "forward_kernel" else 2  # queries; or queries and dy; or keys and values

@@ -2,8 +2,8 @@
 """Computes how many blocks of a kernel fit on a multiprocessor.
 
 The limits are those of the CUDA C++ Programming Guide, "Compute Capabilities". Warps get registers in pieces
-of 256, and each of four partitions has a quarter of the registers. A block's shared memory is a multiple of 128
-bytes, and the system keeps 1 KiB for each block.
+of 256, and each of four partitions has a quarter of the registers. A block's shared memory is a multiple of
+128 bytes, and the system keeps 1 KiB for each block.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def open_library(folder: Path) -> None:
     """Opens the PTX of this process."""
     global _library
     _library = Library(folder)
-    # The garbage collector runs between launches alone, and looks only at what a launch has left behind.
+    # The garbage collector runs only between launches, and sees only what a launch has left behind.
     gc.disable()
     gc.freeze()
 

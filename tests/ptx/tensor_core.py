@@ -7,7 +7,8 @@ The facts are those of MMA-Sim (arXiv 2511.10909), with which Hawkeye (arXiv 260
   zero after a number of fraction bits, adds exactly, and rounds the sum toward zero to fp32.
 * Ampere makes two fused sums of 8 products with 24 fraction bits, the second of which takes the first as its
   addend. Hopper makes one fused sum of 16 products with 25 fraction bits.
-tests/golden/mma_m16n8k16.bin has tiles of that model, with which a test compares this one. No GPU computed them.
+tests/golden/mma_m16n8k16.bin has tiles of that model, with which a test compares this one. No GPU
+computed them.
 """
 
 from __future__ import annotations

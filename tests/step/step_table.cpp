@@ -104,10 +104,12 @@ std::string assumptions(const Rates& rates) {
 std::string step_page(const StepTable& table, const Rates& rates) {
   const StepSum& all = table.sum();
   return concat(
-      "# A step of GPT-2 as a table\n\nA recorded step of GPT-2 124M with 64 sequences of 1024 tokens in "
-      "bf16 makes **",
-      all.launches, " launches**, moves **", fixed_text(all.cost.bytes * 1e-9, 1), " GB** and\nwould take **",
-      fixed_text(all.seconds * 1e3, 1), R"( ms** on an H100 at the rates below, without gaps.
+      "# A step of GPT-2 as a table\n\nA recorded step of GPT-2 124M in bf16 has 64 sequences of 1024 "
+      "tokens. "
+      "It makes **",
+      all.launches, " launches** and\nmoves **", fixed_text(all.cost.bytes * 1e-9, 1),
+      " GB**. An H100 would take **", fixed_text(all.seconds * 1e3, 1),
+      R"( ms** at the rates below, without gaps.
 
 )",
       sums(table), R"(

@@ -57,8 +57,6 @@ void run_dots(const CudaStream& stream, const cuda::attention::Backward<float>& 
                     problem, rows);
 }
 
-constexpr int sum_threads = cuda::row_groups * cuda::warp_size;
-
 /// Rows of sums: [rows, columns].
 struct Sums {
   const float* values;
@@ -67,7 +65,7 @@ struct Sums {
 };
 
 /// Adds the rows of two arrays to one row, which has the columns of both.
-__global__ void __launch_bounds__(sum_threads) add_sums_kernel(Sums first, Sums second, float* y) {
+__global__ void __launch_bounds__(cuda::row_sum_threads) add_sums_kernel(Sums first, Sums second, float* y) {
   const int column = static_cast<int>(blockIdx.x) * cuda::warp_size + cuda::lane_index();
   const bool is_inside = column < first.columns + second.columns, is_first = column < first.columns;
   // A reference to one of the arguments would put both on the stack.
@@ -94,8 +92,8 @@ class BlockSums {
     if (!memory_) return;
     cuda::launch_grid(stream,
                       {.blocks = cuda::blocks_for(3 * columns_, cuda::warp_size),
-                       .threads = sum_threads,
-                       .shared_bytes = sum_threads * sizeof(float)},
+                       .threads = cuda::row_sum_threads,
+                       .shared_bytes = cuda::row_sum_threads * sizeof(float)},
                       add_sums_kernel, Sums{of_queries(), query_blocks_, columns_},
                       Sums{of_keys(), key_blocks_, 2 * columns_}, y);
   }

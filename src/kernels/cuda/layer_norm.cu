@@ -241,10 +241,8 @@ __global__ void __launch_bounds__(L::threads, L::backward_blocks) backward_kerne
   if constexpr (sums_dx) store_block_sums<L>(dx_sum, partial + 2 * k.columns, k.columns);
 }
 
-constexpr int sum_threads = cuda::row_groups * cuda::warp_size;
-
 /// Adds the rows of partial sums.
-__global__ void __launch_bounds__(sum_threads)
+__global__ void __launch_bounds__(cuda::row_sum_threads)
     add_partials_kernel(const float* partials, int blocks, int columns, float* dweight, float* dbias,
                         float* dx_sum) {
   const int column = static_cast<int>(blockIdx.x) * cuda::warp_size + cuda::lane_index();
@@ -332,8 +330,8 @@ void run(CudaStream stream, const LayerNormBackward& k) {
   });
   launch_grid(stream,
               {.blocks = cuda::blocks_for(sums, cuda::warp_size),
-               .threads = sum_threads,
-               .shared_bytes = sum_threads * sizeof(float)},
+               .threads = cuda::row_sum_threads,
+               .shared_bytes = cuda::row_sum_threads * sizeof(float)},
               add_partials_kernel, partials, static_cast<int>(blocks), static_cast<int>(columns),
               k.dweight.as<float>(), k.dbias.as<float>(), k.dx_sum.as<float>());
 }

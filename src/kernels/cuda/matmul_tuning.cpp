@@ -85,8 +85,8 @@ struct Fusion {
 constexpr Fusion gelu_fusion = {90, 109};
 
 /// Sums of columns are fused from Hopper on. On A100s a backward took 6600 ms with them instead of 4042 ms
-/// (issue 90 of NVIDIA's CUDALibrarySamples). On an H200 fused sums took 7 %
-/// more time for 65536 x 768 x 3072, and 4 % less for 16384 x 384 x 1536 (bench/results/nvidia_h200.csv).
+/// (issue 90 of NVIDIA's CUDALibrarySamples). On an H200 fused sums took 7 % more
+/// time for 65536 x 768 x 3072, and 4 % less for 16384 x 384 x 1536 (bench/results/nvidia_h200.csv).
 constexpr Fusion column_sum_fusion = {90, 129};
 
 bool is_fused_by_default(Epilogue epilogue, int capability) {

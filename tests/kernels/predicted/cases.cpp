@@ -3,11 +3,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <tuple>
 
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/memory.h"
+#include "kernels/attention.h"
+#include "kernels/cached_attention.h"
+#include "kernels/matmul.h"
 
 namespace lockstep::predicted {
 namespace {
@@ -95,9 +99,9 @@ uint64_t Arrays::hash() const {
 }
 
 bool Case::takes_any_address() const {
-  const bool may = kernel != "causal_attention_forward" && kernel != "causal_attention_backward" &&
-                   kernel != "cached_attention" && kernel != "matmul";
-  return may || dtype == DType::f32;
+  static const std::set<std::string> aligned = {CausalAttentionForward::name, CausalAttentionBackward::name,
+                                                CachedAttention::name, MatMul::name};
+  return !aligned.contains(kernel) || dtype == DType::f32;
 }
 
 std::string extents(const Shape& shape) {

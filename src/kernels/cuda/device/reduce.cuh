@@ -45,24 +45,25 @@ LOCKSTEP_DEVICE T block_sum(T value, T* scratch) {
   return sum;
 }
 
-/// The number of warps in a block that calls sum_of_rows().
-inline constexpr int row_groups = 32;
+/// The threads of a block that calls sum_of_rows().
+inline constexpr int row_sum_threads = 32 * warp_size;
 
 /// Returns the sum of the lane's column on the first warp of a block, and 0 on the others. `values` is the
 /// column's first number, null for a lane without a column. `stride` is the distance between rows. `scratch`
-/// has row_groups * 32 floats of shared memory. Warp g adds rows g, g + 32, ... Then the first warp adds the
+/// has row_sum_threads floats of shared memory. Warp g adds rows g, g + 32, ... Then the first warp adds the
 /// warps' sums in order.
 LOCKSTEP_DEVICE float sum_of_rows(const float* values, int64_t rows, int64_t stride, float* scratch) {
+  constexpr int warps = row_sum_threads / warp_size;
   float sum = 0.0f;
   if (values) {
 #pragma unroll 8
-    for (int64_t row = warp_index(); row < rows; row += row_groups) sum += values[row * stride];
+    for (int64_t row = warp_index(); row < rows; row += warps) sum += values[row * stride];
   }
   scratch[threadIdx.x] = sum;
   __syncthreads();
   if (warp_index() > 0) return 0.0f;
 #pragma unroll 8
-  for (int group = 1; group < row_groups; ++group) sum += scratch[group * warp_size + lane_index()];
+  for (int warp = 1; warp < warps; ++warp) sum += scratch[warp * warp_size + lane_index()];
   return sum;
 }
 
