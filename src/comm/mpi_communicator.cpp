@@ -9,6 +9,7 @@
 
 #include "comm/heartbeat.h"
 #include "core/clock.h"
+#include "core/environment.h"
 #include "core/error.h"
 #include "core/log.h"
 
@@ -205,8 +206,8 @@ bool initialized() {
 /// memory. There a rank was seen to look too early and fail ("Not found", one start of 6 with eight ranks).
 /// PMIx's other store, in the memory of each rank, has no such gap.
 void exchange_addresses_on_demand() {
-  const bool by_srun = std::getenv("SLURM_PROCID") != nullptr && std::getenv("PMIX_RANK") != nullptr;
-  if (!by_srun || std::getenv("OMPI_COMM_WORLD_RANK") != nullptr) return;
+  const bool by_srun = environment_if_set("SLURM_PROCID") && environment_if_set("PMIX_RANK");
+  if (!by_srun || environment_if_set("OMPI_COMM_WORLD_RANK")) return;
   ::setenv("OMPI_MCA_pmix_base_async_modex", "1", 0);
   ::setenv("OMPI_MCA_pmix_base_collect_data", "0", 0);
   ::setenv("PMIX_MCA_gds", "hash", 0);

@@ -7,6 +7,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "core/environment.h"
 #include "core/error.h"
 #include "core/process.h"
 
@@ -107,7 +108,7 @@ OpenMpiEnvironment& OpenMpiEnvironment::on_interface(const std::string& interfac
 }
 
 void OpenMpiEnvironment::set_default(const char* variable, const std::string& value) {
-  if (std::getenv(variable) == nullptr) variables_.emplace(variable, value);
+  if (!environment_if_set(variable)) variables_.emplace(variable, value);
 }
 
 }  // namespace lockstep

@@ -47,7 +47,7 @@ Launched launched() {
   const auto launched_by = [](Launcher by, const char* processes, const char* rank) {
     return Launched{by, number_from_environment(processes), number_from_environment(rank)};
   };
-  const auto is_set = [](const char* name) { return std::getenv(name) != nullptr; };
+  const auto is_set = [](const char* name) { return environment_if_set(name).has_value(); };
   if (number_from_environment("OMPI_COMM_WORLD_SIZE") > 0)
     return launched_by(Launcher::mpi, "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK");
   const bool is_unheard_of_by_mpi = is_set("SLURM_PROCID") && is_set("PMI_FD") && !mpi_understands_pmi2();
@@ -110,10 +110,10 @@ std::chrono::milliseconds patience_before_ending(bool has_spoken) {
 
 /// Returns a name that all ranks of one launch share.
 std::string launch_name() {
-  if (const char* name = std::getenv("PMIX_NAMESPACE")) return name;
-  const char* job = std::getenv("SLURM_JOB_ID");
-  const char* step = std::getenv("SLURM_STEP_ID");
-  return job && step ? concat(job, ".", step) : concat(::getppid());
+  if (const auto name = environment_if_set("PMIX_NAMESPACE")) return *name;
+  const auto job = environment_if_set("SLURM_JOB_ID");
+  const auto step = environment_if_set("SLURM_STEP_ID");
+  return job && step ? concat(*job, ".", *step) : concat(::getppid());
 }
 
 /// Returns the failure that is being handled.

@@ -160,8 +160,7 @@ std::string expanded_path(const std::string& path, const std::string& what) {
 
 std::string find_program(const std::string& name) {
   if (name.find('/') != std::string::npos) return ::access(name.c_str(), X_OK) == 0 ? name : "";
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin");
+  std::istringstream folders(environment_if_set("PATH").value_or("/usr/local/bin:/usr/bin:/bin"));
   for (std::string folder; std::getline(folders, folder, ':');) {
     const std::string candidate = concat(folder.empty() ? "." : folder, "/", name);
     if (::access(candidate.c_str(), X_OK) == 0) return candidate;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 
 #include "core/cuda_check.h"
+#include "core/environment.h"
 #include "core/gpu.h"
 #include "core/memory_pool.h"
 #include "core/text.h"
@@ -129,9 +129,8 @@ std::string why_no_gpu() {
     return concat("the NVIDIA driver supports CUDA ", version_text(driver), ", but this program needs ",
                   version_text(needed), ": update the driver");
   if (result == cudaSuccess && devices > 0) return "";
-  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  if (visible != nullptr)
-    return concat("CUDA_VISIBLE_DEVICES = '", visible, "' leaves no GPU: unset or correct it");
+  if (const auto visible = environment_if_set("CUDA_VISIBLE_DEVICES"))
+    return concat("CUDA_VISIBLE_DEVICES = '", *visible, "' leaves no GPU: unset or correct it");
   return concat("this process sees no GPU (", cudaGetErrorString(result), ")");
 }
 

@@ -2,7 +2,6 @@
 #include "core/terminal.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
@@ -59,7 +58,7 @@ Terminal terminal_of_srun(Terminal otherwise) {
   std::istringstream words(environment("LOCKSTEP_TERMINAL"));
   int columns = 0;
   std::string output;
-  if (std::getenv("SLURM_PROCID") == nullptr || !(words >> columns)) return otherwise;
+  if (!environment_if_set("SLURM_PROCID") || !(words >> columns)) return otherwise;
   words >> output;
   return {.shows_errors = true, .shows_output = output == "output", .columns = columns};
 }

@@ -9,6 +9,7 @@
 
 #include "comm/local_communicator.h"
 #include "comm/nccl_communicator.h"
+#include "core/environment.h"
 #include "core/error.h"
 #include "core/gpu.h"
 #include "core/text.h"
@@ -38,8 +39,8 @@ constexpr double nccl_seconds = 30.0;
 
 /// Returns "; CUDA_VISIBLE_DEVICES = '0,1'" if the variable is set.
 std::string visible_devices() {
-  const char* devices = std::getenv("CUDA_VISIBLE_DEVICES");
-  return devices ? concat("; CUDA_VISIBLE_DEVICES = '", devices, "'") : "";
+  const auto devices = environment_if_set("CUDA_VISIBLE_DEVICES");
+  return devices ? concat("; CUDA_VISIBLE_DEVICES = '", *devices, "'") : "";
 }
 
 Finding judge_absence(const Config& config) {
@@ -142,7 +143,7 @@ Finding check_clock() {
 Finding check_user() {
   if (::geteuid() != 0) return {"user", Verdict::ok, "not root"};
   const bool is_allowed =
-      std::getenv("OMPI_ALLOW_RUN_AS_ROOT") && std::getenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
+      environment_if_set("OMPI_ALLOW_RUN_AS_ROOT") && environment_if_set("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
   if (is_allowed) return {"user", Verdict::ok, "root, and Open MPI allows it"};
   return {
       "user", Verdict::warning, "root: Open MPI's mpirun refuses to start",

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 #include <regex>
 
 #include "comm/open_mpi.h"
+#include "core/environment.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/process.h"
@@ -157,9 +157,9 @@ std::vector<Finding> check_srun() {
       !std::regex_search(settings.output, match, std::regex("MpiDefault *= *([^\\s]+)")))
     return {};
   const std::string name = "srun";
-  const char* chosen = std::getenv("SLURM_MPI_TYPE");
-  const std::string type = chosen != nullptr ? chosen : match[1].str();
-  const std::string from = chosen != nullptr ? "SLURM_MPI_TYPE" : "the cluster's MpiDefault";
+  const auto chosen = environment_if_set("SLURM_MPI_TYPE");
+  const std::string type = chosen.value_or(match[1].str());
+  const std::string from = chosen ? "SLURM_MPI_TYPE" : "the cluster's MpiDefault";
   if (run_within(probe_seconds, {"srun", "--mpi=list"}).output.find("pmix") == std::string::npos)
     return {{name, Verdict::warning, "srun --mpi=list has no pmix: its tasks cannot find each other",
              "start ranks with mpirun inside the allocation"}};

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "elastic/launchers.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <unistd.h>
 
 #include "comm/open_mpi.h"
+#include "core/environment.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "net/addresses.h"
@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-bool in_slurm_allocation() { return std::getenv("SLURM_JOB_ID") != nullptr && !find_program("srun").empty(); }
+bool in_slurm_allocation() { return environment_if_set("SLURM_JOB_ID") && !find_program("srun").empty(); }
 
 /// Throws UserError unless the mpirun in PATH is Open MPI's, and Open MPI 4's if it has to reach other hosts.
 /// A launcher that prints no version is accepted: it may be a script around Open MPI's.
@@ -97,7 +97,7 @@ std::vector<std::string> launch_command(Launcher launcher, const JobLayout& layo
     if (!layout.hosts.at(0).mpirun_name.empty()) command.insert(command.end(), {"--host", hosts});
     // mpirun gets the variable's name, so the secret is on no command line.
     for (const char* variable : {secret_variable, "PATH", "LD_LIBRARY_PATH"})
-      if (!layout.is_on_this_host() && (variable == secret_variable || std::getenv(variable) != nullptr))
+      if (!layout.is_on_this_host() && (variable == secret_variable || environment_if_set(variable)))
         command.insert(command.end(), {"-x", variable});
   } else if (launcher == Launcher::srun) {
     // Keepers exit with 0 even if their ranks fail, so another exit code means that a keeper failed.
@@ -143,7 +143,7 @@ std::map<std::string, std::string> network_environment(const std::string& addres
     if (one.address != address) continue;
     std::map<std::string, std::string> variables =
         OpenMpiEnvironment().on_interface(one.interface, is_ipv6).variables();
-    if (std::getenv("NCCL_SOCKET_IFNAME") == nullptr) {
+    if (!environment_if_set("NCCL_SOCKET_IFNAME")) {
       variables["NCCL_SOCKET_IFNAME"] = "=" + one.interface;
       variables["NCCL_SOCKET_FAMILY"] = is_ipv6 ? "AF_INET6" : "AF_INET";
     }

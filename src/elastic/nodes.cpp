@@ -98,7 +98,7 @@ void JobLayout::limit(int most_ranks) {
 }
 
 bool uses_slurm(const LaunchOptions& options) {
-  return std::getenv("SLURM_JOB_ID") != nullptr && options.via != "mpirun" && options.via != "pmix";
+  return environment_if_set("SLURM_JOB_ID") && options.via != "mpirun" && options.via != "pmix";
 }
 
 ListedNodes::ListedNodes(const LaunchOptions& options) : options_(options) {

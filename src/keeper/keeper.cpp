@@ -81,7 +81,7 @@ class RankFolder {
 /// Returns the first of these variables that the launcher has set, or `fallback`.
 std::string place(std::initializer_list<const char*> names, const char* fallback) {
   for (const char* name : names)
-    if (const char* text = std::getenv(name)) return text;
+    if (const auto text = environment_if_set(name)) return *text;
   return fallback;
 }
 
@@ -108,12 +108,12 @@ std::map<std::string, std::string> environment_of(const RankPlan& plan, const Ra
   std::map<std::string, std::string> all = plan.environment;
   all["RANK"] = std::to_string(own_rank());
   all["LOCAL_RANK"] = place({"OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID"}, "0");
-  if (const char* size = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE")) all["LOCAL_WORLD_SIZE"] = size;
-  if (const char* node = std::getenv("SLURM_NODEID")) all["GROUP_RANK"] = node;
+  if (const auto size = environment_if_set("OMPI_COMM_WORLD_LOCAL_SIZE")) all["LOCAL_WORLD_SIZE"] = *size;
+  if (const auto node = environment_if_set("SLURM_NODEID")) all["GROUP_RANK"] = *node;
   all["LOCKSTEP_HEARTBEAT"] = folder.heartbeat_path;
   all["LOCKSTEP_RECORDS"] = folder.path;
   // Open MPI catches crashes to print a trace, and may then wait forever for a lock of the crashed rank.
-  if (std::getenv("OMPI_MCA_opal_signal") == nullptr) all["OMPI_MCA_opal_signal"] = "";
+  if (!environment_if_set("OMPI_MCA_opal_signal")) all["OMPI_MCA_opal_signal"] = "";
   return all;
 }
 

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/stat.h>
 
 #include "core/descriptor.h"
+#include "core/environment.h"
 #include "core/error.h"
 #include "core/text.h"
 
@@ -39,11 +39,10 @@ Secret Secret::from_file(const std::string& path) {
 }
 
 Secret Secret::from_environment(const char* variable, const std::string& advice) {
-  char* text = std::getenv(variable);
-  require(text != nullptr && *text != '\0', advice);
+  const std::string text = environment(variable);
+  require(!text.empty(), advice);
   Secret secret = from_text(text, variable);
-  std::fill_n(text, std::strlen(text), '\0');
-  ::unsetenv(variable);
+  erase_from_environment(variable);
   return secret;
 }
 

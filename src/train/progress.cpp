@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <utility>
 
 #include "core/clock.h"
+#include "core/environment.h"
 #include "core/error.h"
 #include "core/terminal.h"
 #include "core/text.h"
@@ -74,9 +74,8 @@ std::string bar_beside(const std::string& text, double done, double all, const D
 /// Returns whether the locale is UTF-8, by the first of LC_ALL, LC_CTYPE and LANG that is set, as in POSIX.
 bool locale_is_utf8() {
   for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    const char* value = std::getenv(variable);
-    if (!value || !*value) continue;
-    const std::string name = lower_case(value);
+    const std::string name = lower_case(environment(variable));
+    if (name.empty()) continue;
     return name.find("utf-8") != std::string::npos || name.find("utf8") != std::string::npos;
   }
   return false;

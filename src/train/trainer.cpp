@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/trainer.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <utility>
 
 #include "comm/heartbeat.h"
 #include "comm/stop_request.h"
 #include "config/config_schema.h"
+#include "core/environment.h"
 #include "core/error.h"
 #include "core/gpu.h"
 #include "core/host.h"
@@ -130,7 +130,7 @@ int train_in(RunFolder& folder, Config& config, const World& world, const Traini
   settle_decay(config, folder.decay_steps(), world.is_first());
   const bool has_log_folder = open_log(config, world);
   print_rank_table(world);
-  if (std::getenv("LOCKSTEP_RECORDS") == nullptr) record_flights(world, has_log_folder ? config.log.dir : "");
+  if (!environment_if_set("LOCKSTEP_RECORDS")) record_flights(world, has_log_folder ? config.log.dir : "");
   ParameterSpace space(task.parameters, task.group);
   space.set_precision(precision_of(config));
   settle_matmul_plans(config, world, task, folder.snapshot() ? folder.snapshot()->matmul_plans : "");
@@ -177,8 +177,7 @@ int train(Config config, const World& world, const TrainingTask& task) {
     require_equal_on_all_ranks(world.communicator(), "the data", hash_lines(task.artifacts));
   }
   if (is_stopped_before_start(world)) return exit_stopped;
-  const char* records = std::getenv("LOCKSTEP_RECORDS");
-  if (records != nullptr) record_flights(world, records);
+  if (const auto records = environment_if_set("LOCKSTEP_RECORDS")) record_flights(world, *records);
   RunFolder folder(config, world, task.artifacts);
   // The owner of the folder has a thread that may wait for storage.
   return report_first([&] { return train_in(folder, config, world, task); });

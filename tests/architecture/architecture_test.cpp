@@ -213,6 +213,15 @@ TEST(Rules, ForbiddenWordsAreCaughtInCodeOnly) {
       check_line("src/core/planted.cpp", "  std::snprintf(text, 9, \"%d\", on_exit(1'000));").empty());
 }
 
+TEST(Rules, AReadOfTheEnvironmentOutsideOfItsHeaderIsCaught) {
+  for (const char* line : {"  if (std::getenv(\"HOME\")) return;", "  ::secure_getenv (name);"})
+    for (const char* path : {"src/core/planted.cpp", "apps/planted.cpp", "bench/planted.cpp"})
+      EXPECT_EQ(check_line(path, line).size(), 1U) << path << line;
+  EXPECT_TRUE(check_line("src/core/environment.h", "  const char* value = std::getenv(name);").empty());
+  EXPECT_TRUE(check_line("src/core/planted.cpp", "  ::setenv(name, value, 1); ::unsetenv(name);").empty());
+  EXPECT_TRUE(check_line("tests/core/planted.cpp", "  std::getenv(name);").empty());
+}
+
 TEST(Rules, AMissingLicenceAndALongFileAreCaught) {
   EXPECT_EQ(check_text({.path = "src/core/planted.h", .lines = {"#pragma once"}}).size(), 1U);
   SourceFile file{.path = "bench/planted.cpp", .lines = {"// SPDX-License-Identifier: Apache-2.0"}};

@@ -211,6 +211,8 @@ const std::array<ForbiddenWord, 3> forbidden_in_library = {{
 // CUDA's device functions have these names, so the rule is for host code only.
 const ForbiddenWord forbidden_on_the_host = {std::regex("(^|[^A-Za-z0-9_:.>])" + elementary + "[fl]\\s*\\("),
                                              elementary_message};
+const ForbiddenWord reads_environment = {std::regex("getenv\\s*\\("),
+                                         "read environment variables through core/environment.h"};
 // Code that the emulator cannot run, or that makes a kernel's results differ between runs.
 constexpr const char* device_folder = "src/kernels/cuda/device/";
 const std::array<ForbiddenWord, 4> forbidden_in_kernels = {{
@@ -306,6 +308,8 @@ std::vector<Violation> check_text(const SourceFile& file) {
     violations.push_back({file.path, 0, std::to_string(file.lines.size()) + " lines; the limit is 400"});
 
   const bool library = file.path.starts_with("src/");
+  const bool reads_by_header =
+      starts_with_any(file.path, {"src/", "apps/", "bench/"}) && file.path != "src/core/environment.h";
   CodeOnly code_only;
   for (size_t line = 0; line < file.lines.size(); ++line) {
     const std::string code = code_only(file.lines[line]);
@@ -317,6 +321,8 @@ std::vector<Violation> check_text(const SourceFile& file) {
     if (library && !file.path.starts_with("src/kernels/cuda/") &&
         std::regex_search(code, forbidden_on_the_host.pattern))
       violations.push_back({file.path, number, forbidden_on_the_host.message});
+    if (reads_by_header && std::regex_search(code, reads_environment.pattern))
+      violations.push_back({file.path, number, reads_environment.message});
     if (library && !file.path.ends_with("/ptx.cuh") && std::regex_search(code, assembly))
       violations.push_back({file.path, number, "assembly outside ptx.cuh"});
     const bool kernel = file.path.starts_with("src/kernels/cuda/") && !file.path.starts_with(device_folder);
