@@ -4,7 +4,7 @@
 #include "core/version.h"
 #include "nn/layers.h"
 #include "nn/module.h"
-#include "nn/sgd.h"
+#include "parameters/sgd.h"
 #include "tensor/ops.h"
 #include "train/trainer.h"
 

@@ -10,8 +10,8 @@
 #include "dist/data_parallel.h"
 #include "nn/layers.h"
 #include "nn/module.h"
-#include "nn/sgd.h"
 #include "options.h"
+#include "parameters/sgd.h"
 #include "tensor/ops.h"
 #include "tensor/safetensors.h"
 

@@ -10,7 +10,7 @@
 #include "dist/data_parallel.h"
 #include "nn/layers.h"
 #include "nn/module.h"
-#include "nn/sgd.h"
+#include "parameters/sgd.h"
 #include "snapshot/parameters_hash.h"
 #include "tensor/operators.h"
 

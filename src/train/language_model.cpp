@@ -12,7 +12,7 @@
 #include "core/text.h"
 #include "huggingface/load_gpt.h"
 #include "huggingface/model_layout.h"
-#include "nn/adamw.h"
+#include "parameters/adamw.h"
 #include "snapshot/run_folder.h"
 #include "tokenizer/char_tokenizer.h"
 #include "train/parameter_rules.h"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "nn/learning_rate.h"
+#include "parameters/learning_rate.h"
 
 namespace lockstep {
 

@@ -5,8 +5,8 @@
 
 #include "core/hash.h"
 #include "fuzz/fuzz.h"
-#include "nn/adamw.h"
 #include "nn/gpt.h"
+#include "parameters/adamw.h"
 #include "parameters/placed_tensors.h"
 #include "snapshot/restore.h"
 #include "snapshot/stored_snapshot.h"

@@ -5,12 +5,12 @@
 
 #include <functional>
 
-#include "nn/adamw.h"
 #include "nn/gpt.h"
 #include "nn/module.h"
-#include "nn/sgd.h"
+#include "parameters/adamw.h"
 #include "parameters/grad_scaler.h"
 #include "parameters/gradient_norm.h"
+#include "parameters/sgd.h"
 #include "tensor/ops.h"
 
 namespace lockstep::golden_test {

@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "kernels/adamw.h"
-#include "nn/adamw.h"
-#include "nn/sgd.h"
+#include "parameters/adamw.h"
+#include "parameters/sgd.h"
 #include "support/golden.h"
 #include "support/gradient_check.h"
 #include "support/user_error.h"

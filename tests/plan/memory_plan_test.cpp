@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "core/text.h"
-#include "nn/adamw.h"
 #include "nn/layers.h"
+#include "parameters/adamw.h"
 #include "plan/language_planner.h"
 #include "plan/memory_advice.h"
 #include "support/config_support.h"

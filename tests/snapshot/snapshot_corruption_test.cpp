@@ -9,7 +9,7 @@
 
 #include "comm/local_communicator.h"
 #include "core/error.h"
-#include "nn/adamw.h"
+#include "parameters/adamw.h"
 #include "snapshot/restore.h"
 #include "snapshot/snapshot_store.h"
 #include "tests/support/config_support.h"

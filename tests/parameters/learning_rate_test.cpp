@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/learning_rate.h"
+#include "parameters/learning_rate.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/sgd.h"
+#include "parameters/sgd.h"
 
 #include "kernels/sgd.h"
 

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <vector>
 
-#include "nn/adamw.h"
-#include "nn/sgd.h"
+#include "parameters/adamw.h"
 #include "parameters/gradient_norm.h"
+#include "parameters/sgd.h"
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
 

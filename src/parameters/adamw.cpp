@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/adamw.h"
+#include "parameters/adamw.h"
 
 #include <algorithm>
 
