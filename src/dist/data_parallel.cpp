@@ -160,6 +160,21 @@ void DataParallel::begin_step() {
   values_->open();
 }
 
+void DataParallel::together(const std::function<void()>& body) {
+  begin_step();
+  try {
+    body();
+  } catch (...) {
+    try {
+      values_->close();
+    } catch (const std::exception&) {
+      // The body's error came first. It is the one to report.
+    }
+    throw;
+  }
+  values_->close();
+}
+
 void DataParallel::count_down(int bucket) {
   if (micro_batches_done_ % micro_batches_per_leaf() != micro_batches_per_leaf() - 1) return;
   if (--missing_in_bucket_[static_cast<size_t>(bucket)] == 0)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -69,20 +70,9 @@ class DataParallel {
   /// Begins a step. All ranks run the same operations until the step ends. With full sharding, call it before
   /// any operation that reads parameters.
   void begin_step();
-  /// A scope in which all ranks run the same operations outside of a step. Use it for an evaluation or for
-  /// generating text.
-  class Together {
-   public:
-    explicit Together(DataParallel& data_parallel) : data_parallel_(data_parallel) {
-      data_parallel_.begin_step();
-    }
-    ~Together() { data_parallel_.values_->close(); }
-    Together(const Together&) = delete;
-    Together& operator=(const Together&) = delete;
-
-   private:
-    DataParallel& data_parallel_;
-  };
+  /// Runs `body`, in which all ranks run the same operations outside of a step. Use it for an evaluation or
+  /// for generating text. Errors of the body and of its end reach the caller.
+  void together(const std::function<void()>& body);
 
   /// Runs the backward of the next micro-batch. Throws Error naming a parameter that the loss does not use.
   /// Throws Error if it is called more often than this rank has micro-batches.

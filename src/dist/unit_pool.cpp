@@ -32,12 +32,12 @@ void UnitPool::open() {
 
 void UnitPool::close() {
   if (!std::exchange(is_open_, false)) return;
+  last_order_ = std::exchange(order_, {});
+  for (Buffer& buffer : buffers_) buffer.unit = -1;  // first, because hold() may throw
   for (Buffer& buffer : buffers_) {
-    buffer.unit = -1;
     buffer.used_at = -1;
     if (std::exchange(buffer.is_arriving, false)) buffer.arrived.hold(space_.stream());
   }
-  last_order_ = std::exchange(order_, {});
 }
 
 UnitPool::Buffer* UnitPool::find_buffer(int unit) {

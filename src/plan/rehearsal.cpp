@@ -119,17 +119,13 @@ Rehearsal rehearse(const Config& config, const PlannedRanks& place, const MakeTr
   const int64_t samples = task.training_data->size();
   // A shorter step, at the end of an epoch, needs no more than this one.
   runner.start({.batches = step}, config.train.learning_rate);
-  {
-    const DataParallel::Together together(engine.data_parallel);
-    rehearse_validation(config, task);
-  }
+  engine.data_parallel.together([&, &task = task] { rehearse_validation(config, task); });
   if (is_sharded) engine.data_parallel.gather_values(0);  // for the hash of the parameters
   const Tensor snapshot = rehearse_snapshot(config, space, *engine.optimizer);
   runner.start({.batches = step}, config.train.learning_rate);  // while the snapshot is being written
   if (task.sample_text && config.train.sample_every > 0) {
     const MemoryScope scope("sample text");
-    const DataParallel::Together together(engine.data_parallel);
-    task.sample_text([] { return true; });
+    engine.data_parallel.together([&task = task] { task.sample_text([] { return true; }); });
   }
   return {.memory = dry.peak(),
           .on_host = dry.host_peak(),

@@ -23,12 +23,11 @@ double weight_of(const Dataset& data, int64_t first, int64_t samples) {
 
 }  // namespace
 
-std::optional<double> evaluate(const World& world, DataParallel& data_parallel, const TrainingTask& task,
-                               const Dataset& data, int64_t batch_size,
-                               const std::function<void(int64_t, int64_t)>& progress) {
+/// Runs the batches of evaluate() while all ranks run together.
+static std::optional<double> evaluate_together(const World& world, bool gathers, const TrainingTask& task,
+                                               const Dataset& data, int64_t batch_size,
+                                               const std::function<void(int64_t, int64_t)>& progress) {
   const NoGrad no_grad;
-  const DataParallel::Together together(data_parallel);
-  const bool gathers = data_parallel.sharding().cuts_reads();
   const MemoryScope scope("validation");
   const GraphMemoryScope between_steps;
   const int64_t batches = (data.size() + batch_size - 1) / batch_size;
@@ -58,13 +57,22 @@ std::optional<double> evaluate(const World& world, DataParallel& data_parallel, 
   return total / weight_of(data, 0, data.size());
 }
 
+std::optional<double> evaluate(const World& world, DataParallel& data_parallel, const TrainingTask& task,
+                               const Dataset& data, int64_t batch_size,
+                               const std::function<void(int64_t, int64_t)>& progress) {
+  std::optional<double> loss;
+  data_parallel.together([&] {
+    loss = evaluate_together(world, data_parallel.sharding().cuts_reads(), task, data, batch_size, progress);
+  });
+  return loss;
+}
+
 bool generate_sample(const World& world, DataParallel& data_parallel, const TrainingTask& task,
                      const std::function<void(const std::string&)>& print) {
   const auto write = [&](const std::function<bool()>& go_on) {
     const MemoryScope scope("sample text");
     const GraphMemoryScope between_steps;
-    const DataParallel::Together together(data_parallel);
-    print(task.sample_text(go_on));
+    data_parallel.together([&] { print(task.sample_text(go_on)); });
   };
   const bool gathers = data_parallel.sharding().cuts_reads();
   return gathers ? on_all_ranks_in_parts(world, write) : on_first_rank_in_parts(world, write);

@@ -31,10 +31,7 @@ TEST(DataParallelFailures, NotANumberReachesEveryRankAndUpdatesNothing) {
         ddp.step(optimizer, learning_rate);
         EXPECT_TRUE(std::isnan(item(ddp.mean_loss())));
         EXPECT_TRUE(std::isnan(item(ddp.gradient_norm())));
-        {
-          const DataParallel::Together together(ddp);
-          EXPECT_EQ(values_of(model.out), values_of(TinyModel().out)) << name(stage);
-        }
+        ddp.together([&] { EXPECT_EQ(values_of(model.out), values_of(TinyModel().out)) << name(stage); });
         if (ddp.sharding().cuts_gradients()) return;
         ddp.gather_gradients();
         for (const float value : values_of(model.out.grad())) ASSERT_TRUE(std::isnan(value));

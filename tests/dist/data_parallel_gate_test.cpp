@@ -140,8 +140,7 @@ void run_step(DataParallel& ddp, ParameterSpace& space, Momentum& optimizer, con
     optimizer.prepare(learning_rate);
     optimizer.update(norm.factor);
   }
-  const DataParallel::Together together(ddp);
-  numbers.push_back(evaluate(model, step));
+  ddp.together([&] { numbers.push_back(evaluate(model, step)); });
 }
 
 /// Runs the setting on ranks that are threads. Compares every rank with the reference.

@@ -51,9 +51,10 @@ TEST(Sharded, FrozenParametersAreBroughtOnceAndKeepTheirValues) {
         else
           ddp.wait();
         const bool is_updated = by_owners || ddp.sharding().cuts_gradients();
-        const DataParallel::Together together(ddp);
-        EXPECT_EQ(values_of(model.wide), values_of(TinyModel().wide)) << name(stage);
-        EXPECT_EQ(values_of(model.out) == values_of(TinyModel().out), !is_updated) << name(stage);
+        ddp.together([&] {
+          EXPECT_EQ(values_of(model.wide), values_of(TinyModel().wide)) << name(stage);
+          EXPECT_EQ(values_of(model.out) == values_of(TinyModel().out), !is_updated) << name(stage);
+        });
       });
 }
 
@@ -145,13 +146,25 @@ TEST(Sharded, AModelOfWhichRanksKeepPartsIsReadWhereTheyRunTogether) {
                       {"DataParallel::begin_step() first", "on every rank"});
       run_step(ddp, optimizer, model, 0);
       expect_contains(error_of([&] { model.loss(1); }), {"DataParallel::begin_step()"});
-      {
-        const DataParallel::Together together(ddp);
-        EXPECT_NO_THROW(model.loss(1));
-      }
+      ddp.together([&] { EXPECT_NO_THROW(model.loss(1)); });
       expect_contains(error_of([&] { to_doubles(model.out); }), {"DataParallel::begin_step()"});
     }
     expect_contains(error_of([&] { model.loss(1); }), {"DataParallel", "no longer exists"});
+  });
+}
+
+TEST(Sharded, AnErrorOfWhatRanksRunTogetherReachesTheCallerAndEndsThePass) {
+  run_ranks(2, [](Communicator& ranks) {
+    const TinyModel model;
+    ParameterSpace space(model.parameters());
+    DataParallel ddp(space, World(ranks.shared_from_this()), {.shard = Shard::full});
+    const auto body = [&] {
+      model.loss(1);
+      expect(false, "no text was generated");
+    };
+    expect_contains(error_of([&] { ddp.together(body); }), {"no text was generated"});
+    expect_contains(error_of([&] { model.loss(1); }), {"DataParallel::begin_step()"});
+    ddp.together([&] { EXPECT_NO_THROW(model.loss(1)); });
   });
 }
 
@@ -173,10 +186,11 @@ TEST(Sharded, PrecisionIsThatOfTheOperations) {
     ParameterSpace space(model.parameters());
     space.set_precision(DType::bf16);
     DataParallel ddp(space, World(ranks.shared_from_this()), {.shard = Shard::full});
-    const DataParallel::Together together(ddp);
-    expect_contains(error_of([&] { model.out.view(); }),
-                    {"reads a sharded parameter in f32", "computes in bf16"});
-    EXPECT_NO_THROW(model.out.operand(DType::bf16));
+    ddp.together([&] {
+      expect_contains(error_of([&] { model.out.view(); }),
+                      {"reads a sharded parameter in f32", "computes in bf16"});
+      EXPECT_NO_THROW(model.out.operand(DType::bf16));
+    });
   });
 }
 
@@ -217,12 +231,13 @@ TEST(Sharded, CopiesFollowValuesThatWereReadFromElsewhere) {
       DataParallel ddp(space, World(ranks.shared_from_this()), {.shard = stage});
       fill(space.values().memory(), 0.3);  // each rank fills the elements that it keeps
       ddp.refresh_copies();
-      const DataParallel::Together together(ddp);
-      for (const NamedTensor& named : model.parameters()) {
-        const Tensor seen = empty(named.tensor.shape(), DType::bf16);
-        launch(cpu_stream(), Convert{.x = named.tensor.operand(DType::bf16), .y = seen.view()});
-        for (const double value : to_doubles(seen)) ASSERT_EQ(value, 0.30078125) << name(stage);
-      }
+      ddp.together([&] {
+        for (const NamedTensor& named : model.parameters()) {
+          const Tensor seen = empty(named.tensor.shape(), DType::bf16);
+          launch(cpu_stream(), Convert{.x = named.tensor.operand(DType::bf16), .y = seen.view()});
+          for (const double value : to_doubles(seen)) ASSERT_EQ(value, 0.30078125) << name(stage);
+        }
+      });
     });
 }
 
