@@ -2,7 +2,6 @@
 #include "doctor/doctor.h"
 
 #include <algorithm>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "comm/local_communicator.h"
@@ -46,7 +45,7 @@ std::vector<Finding> examine(const Config& config, const World& world, const Doc
     findings = check_together(world);
     const bool speaks = is_first_of_host(world);
     // The checks of a host have deadlines of their own. Together they may exceed that of a collective.
-    world.communicator().set_timeout(std::numeric_limits<double>::infinity());
+    const NoTimeout no_timeout(world.communicator());
     append(findings,
            gather_findings(world, speaks ? examine_host(config, options, world.local_size(), world.is_first())
                                          : std::vector<Finding>{}));
