@@ -13,9 +13,9 @@
 
 namespace lockstep {
 
-int64_t bytes_of(std::span<const Message> messages) {
+int64_t bytes_of(std::span<const SentMessage> messages) {
   int64_t bytes = 0;
-  for (const Message& message : messages) bytes += message.bytes;
+  for (const SentMessage& message : messages) bytes += message.bytes;
   return bytes;
 }
 
@@ -68,7 +68,7 @@ void Communicator::all_gather(const void* mine, int64_t bytes, void* all) {
            [&] { do_all_gather(static_cast<const std::byte*>(mine), bytes, static_cast<std::byte*>(all)); });
 }
 
-void Communicator::exchange(std::span<const Message> sends, std::span<const Message> receives) {
+void Communicator::exchange(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives) {
   recorded("exchange", bytes_of(sends), [&] { do_exchange(sends, receives); });
 }
 

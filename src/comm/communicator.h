@@ -15,20 +15,24 @@
 
 namespace lockstep {
 
-/// A block of memory to send to or receive from another rank.
+/// A block of memory that is sent to another rank or received from it.
+template <class Byte>
 struct Message {
   int peer = 0;
-  std::byte* data = nullptr;
+  Byte* data = nullptr;
   int64_t bytes = 0;
 };
+using SentMessage = Message<const std::byte>;
+using ReceivedMessage = Message<std::byte>;
 
 /// Messages that travel at the same time.
 struct MessageRound {
-  std::vector<Message> sends, receives;
+  std::vector<SentMessage> sends;
+  std::vector<ReceivedMessage> receives;
 };
 
 /// Returns the total bytes of the messages.
-int64_t bytes_of(std::span<const Message> messages);
+int64_t bytes_of(std::span<const SentMessage> messages);
 
 /// A group of ranks that exchange memory. It is only a transport: the engine fixes the order of additions,
 /// except for native_all_reduce(). All ranks call the same operations in the same order. Every call is
@@ -59,7 +63,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   }
   /// Sends and receives all messages at once. The k-th send to a peer matches that peer's k-th receive from
   /// this rank.
-  void exchange(std::span<const Message> sends, std::span<const Message> receives);
+  void exchange(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives);
   /// Runs one exchange after another as one collective. All ranks have equally many rounds.
   void exchange(std::span<const MessageRound> rounds);
   /// Adds the values of all ranks in an order that the transport chooses (dist.reduction = native).
@@ -101,7 +105,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   virtual void do_barrier() = 0;
   virtual void do_broadcast(std::byte* data, int64_t bytes, int root) = 0;
   virtual void do_all_gather(const std::byte* mine, int64_t bytes, std::byte* all) = 0;
-  virtual void do_exchange(std::span<const Message> sends, std::span<const Message> receives) = 0;
+  virtual void do_exchange(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives) = 0;
   virtual void do_native_all_reduce(float* values, int64_t count) = 0;
 
  private:

@@ -48,13 +48,15 @@ void DryCommunicator::do_all_gather(const std::byte* mine, int64_t bytes, std::b
   for (int peer = 0; peer < size(); ++peer) std::copy_n(mine, bytes, all + peer * bytes);
 }
 
-void DryCommunicator::do_exchange(std::span<const Message> sends, std::span<const Message> receives) {
-  for (const std::span<const Message> messages : {sends, receives})
-    for (const Message& message : messages) {
-      check_memory(message.data, message.bytes);
-      expect(0 <= message.peer && message.peer < size(), "a message for or from rank ", message.peer, " of ",
-             size());
-    }
+void DryCommunicator::do_exchange(std::span<const SentMessage> sends,
+                                  std::span<const ReceivedMessage> receives) {
+  const auto check = [&](const auto& message) {
+    check_memory(message.data, message.bytes);
+    expect(0 <= message.peer && message.peer < size(), "a message for or from rank ", message.peer, " of ",
+           size());
+  };
+  std::ranges::for_each(sends, check);
+  std::ranges::for_each(receives, check);
 }
 
 void DryCommunicator::do_native_all_reduce(float* values, int64_t count) { check_memory(values, count * 4); }

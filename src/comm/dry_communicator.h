@@ -25,7 +25,7 @@ class DryCommunicator final : public Communicator {
   void do_barrier() override {}
   void do_broadcast(std::byte* data, int64_t bytes, int root) override;
   void do_all_gather(const std::byte* mine, int64_t bytes, std::byte* all) override;
-  void do_exchange(std::span<const Message> sends, std::span<const Message> receives) override;
+  void do_exchange(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives) override;
   void do_native_all_reduce(float* values, int64_t count) override;
 
  private:

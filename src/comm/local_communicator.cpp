@@ -20,7 +20,7 @@ struct LocalCommunicator::Group {
   struct Published {
     std::string operation;  ///< in words; a difference between ranks is an error
     const void* data = nullptr;
-    std::span<const Message> sends;
+    std::span<const SentMessage> sends;
 
     const std::byte* bytes() const { return static_cast<const std::byte*>(data); }
   };
@@ -148,7 +148,7 @@ std::shared_ptr<SharedMemory> LocalCommunicator::share(int64_t bytes, bool is_co
 }
 
 void LocalCommunicator::together(const std::string& operation, const void* data,
-                                 std::span<const Message> sends, const std::function<void()>& copy) {
+                                 std::span<const SentMessage> sends, const std::function<void()>& copy) {
   group_->published[static_cast<size_t>(rank())] = {operation, data, sends};
   group_->arrive(rank(), timeout(), cancelled());
   std::string difference;
@@ -185,12 +185,13 @@ void LocalCommunicator::do_all_gather(const std::byte* mine, int64_t bytes, std:
   });
 }
 
-void LocalCommunicator::do_exchange(std::span<const Message> sends, std::span<const Message> receives) {
+void LocalCommunicator::do_exchange(std::span<const SentMessage> sends,
+                                    std::span<const ReceivedMessage> receives) {
   std::string problem;
   together("exchange", nullptr, sends, [&] {
     std::vector<size_t> next(static_cast<size_t>(size()), 0);
-    for (const Message& receive : receives) {
-      const std::span<const Message> theirs = group_->of(receive.peer).sends;
+    for (const ReceivedMessage& receive : receives) {
+      const std::span<const SentMessage> theirs = group_->of(receive.peer).sends;
       size_t& position = next[static_cast<size_t>(receive.peer)];
       while (position < theirs.size() && theirs[position].peer != rank()) ++position;
       if (position == theirs.size() || theirs[position].bytes != receive.bytes) {

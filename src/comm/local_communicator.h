@@ -26,12 +26,12 @@ class LocalCommunicator : public Communicator {
   void do_barrier() override;
   void do_broadcast(std::byte* data, int64_t bytes, int root) override;
   void do_all_gather(const std::byte* mine, int64_t bytes, std::byte* all) override;
-  void do_exchange(std::span<const Message> sends, std::span<const Message> receives) override;
+  void do_exchange(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives) override;
   void do_native_all_reduce(float* values, int64_t count) override;
 
   /// Publishes this rank's data, runs `copy` when all ranks have published, and returns when all have copied.
   /// Throws Error if the ranks called different operations. Throws on all ranks what the first copy throws.
-  void together(const std::string& operation, const void* data, std::span<const Message> sends,
+  void together(const std::string& operation, const void* data, std::span<const SentMessage> sends,
                 const std::function<void()>& copy);
 
  private:

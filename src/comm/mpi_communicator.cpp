@@ -33,17 +33,19 @@ void check(int status, const char* call) {
 /// Returns how many of these messages, from the first on, travel as one: small ones to the same peer. Both
 /// sides have the same messages in the same order, so they join the same ones. MPI copies the parts of a
 /// joined message, which costs less than a message up to about 16 KiB.
-size_t count_joined(std::span<const Message> messages) {
+template <class Byte>
+size_t count_joined(std::span<const Message<Byte>> messages) {
   constexpr int64_t most_bytes = int64_t{16} << 10;
   constexpr size_t most_joined = 1024;
   const auto end = std::ranges::find_if(
       messages.first(std::min(messages.size(), most_joined)),
-      [&](const Message& message) { return message.peer != messages[0].peer || message.bytes > most_bytes; });
+      [&](const auto& message) { return message.peer != messages[0].peer || message.bytes > most_bytes; });
   return std::max<size_t>(1, static_cast<size_t>(end - messages.begin()));
 }
 
 /// Returns the type of several blocks of memory, at their addresses.
-MPI_Datatype type_of(std::span<const Message> messages) {
+template <class Byte>
+MPI_Datatype type_of(std::span<const Message<Byte>> messages) {
   std::vector<int> lengths;
   std::vector<MPI_Aint> addresses(messages.size());
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -92,13 +94,14 @@ class MpiCommunicator : public Communicator {
     wait({&request, 1});
   }
 
-  void do_exchange(std::span<const Message> sends, std::span<const Message> receives) override {
+  void do_exchange(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives) override {
     std::vector<MPI_Request> requests;
-    const auto post_all = [&](std::span<const Message> messages, auto call, const char* name) {
-      std::vector<Message> by_peer(messages.begin(), messages.end());
-      std::ranges::stable_sort(by_peer, {}, &Message::peer);
-      std::span<const Message> rest = by_peer;
-      const auto post = [&](void* data, int64_t count, MPI_Datatype type) {
+    const auto post_all = [&]<class Byte>(std::span<const Message<Byte>> messages, auto call,
+                                          const char* name) {
+      std::vector<Message<Byte>> by_peer(messages.begin(), messages.end());
+      std::ranges::stable_sort(by_peer, {}, &Message<Byte>::peer);
+      std::span<const Message<Byte>> rest = by_peer;
+      const auto post = [&](auto* data, int64_t count, MPI_Datatype type) {
         check(call(data, static_cast<int>(count), type, rest[0].peer, 0, communicator_,
                    &requests.emplace_back()),
               name);

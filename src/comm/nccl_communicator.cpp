@@ -90,18 +90,19 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
     ncclCommDestroy(connection_->communicator);
   }
 
-  void exchange(std::span<const Message> sends, std::span<const Message> receives,
+  void exchange(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives,
                 const Stream& stream) override {
-    for (const std::span<const Message> messages : {sends, receives})
-      for (const Message& message : messages)
-        expect(
-            message.bytes == 0 || was_allocated(static_cast<const std::byte*>(message.data), message.bytes),
-            message.bytes, " bytes for or from rank ", message.peer,
-            " are in memory that NCCL's communicator has not allocated");
+    const auto check = [&](const auto& message) {
+      expect(message.bytes == 0 || was_allocated(message.data, message.bytes), message.bytes,
+             " bytes for or from rank ", message.peer,
+             " are in memory that NCCL's communicator has not allocated");
+    };
+    std::ranges::for_each(sends, check);
+    std::ranges::for_each(receives, check);
     in_group("ncclSend and ncclRecv", [&] {
       ncclResult_t result = ncclSuccess;
-      const auto post = [&](std::span<const Message> messages, auto call) {
-        for (const Message& message : messages)
+      const auto post = [&](const auto& messages, auto call) {
+        for (const auto& message : messages)
           if (message.bytes > 0 && (result == ncclSuccess || result == ncclInProgress))
             result = call(message.data, static_cast<size_t>(message.bytes), ncclUint8, message.peer,
                           connection_->communicator, native(stream));

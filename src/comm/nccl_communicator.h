@@ -19,7 +19,7 @@ class NcclCommunicator {
 
   /// Sends and receives all messages at once. Messages between two ranks keep their order. Their memory must
   /// come from allocate(): NCCL requires both ends of a message to be registered, or neither.
-  virtual void exchange(std::span<const Message> sends, std::span<const Message> receives,
+  virtual void exchange(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives,
                         const Stream& stream) = 0;
   /// Adds the values of all ranks in an order that NCCL chooses.
   virtual void all_reduce(float* values, int64_t count, const Stream& stream) = 0;

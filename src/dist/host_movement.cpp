@@ -304,7 +304,7 @@ class ThroughHost final : public Movement {
   };
 
   std::pair<Image&, int64_t> image_of(const float* on_gpu) {
-    auto* const at = reinterpret_cast<std::byte*>(const_cast<float*>(on_gpu));
+    const auto* const at = reinterpret_cast<const std::byte*>(on_gpu);
     const auto image = std::prev(images_.upper_bound(at));
     expect(at < image->first + image->second.bytes,
            "the gradients are in memory that the movement has not allocated");
@@ -327,16 +327,11 @@ class ThroughHost final : public Movement {
   size_t rank_;
   Stream stream_;
   Stream copies_;  ///< a queue of their own
-  std::map<std::byte*, Image> images_;
+  std::map<const std::byte*, Image> images_;
   std::shared_ptr<Storage> from_, to_;  ///< host buffers of a transfer
   Event written_;
   std::map<int64_t, Event> arrived_;  ///< [first element of a bucket], the bucket is in pinned memory
 };
-
-Message message(int peer, const float* begin, int64_t count) {
-  // The data of a sent message is only read.
-  return {peer, reinterpret_cast<std::byte*>(const_cast<float*>(begin)), count * 4};
-}
 
 }  // namespace
 
@@ -368,13 +363,14 @@ ScatterMessages::ScatterMessages(const Movement::Scatter& what, int rank, float*
       for (size_t i = 0; i < mine.size(); ++i) {
         inputs[i].push_back(peer == rank ? what.at(slot, mine[i].begin) : arrived);
         if (peer == rank) continue;
-        receives.push_back(message(peer, arrived, mine[i].size()));
+        receives.push_back({peer, reinterpret_cast<std::byte*>(arrived), mine[i].size() * 4});
         arrived += mine[i].size();
       }
     if (peer == rank) continue;
     for (int slot = 0; slot < what.slots_of_rank[static_cast<size_t>(rank)]; ++slot)
       for (const Range& range : what.bucket.owned[static_cast<size_t>(peer)])
-        sends.push_back(message(peer, what.at(slot, range.begin), range.size()));
+        sends.push_back(
+            {peer, reinterpret_cast<const std::byte*>(what.at(slot, range.begin)), range.size() * 4});
   }
 }
 

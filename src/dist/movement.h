@@ -122,7 +122,8 @@ void copy_what_stays(const Movement::Transfer& what, const Stream& stream);
 
 /// A scatter as messages. Data of other ranks arrives at `arrived`, which has room for arriving_elements().
 struct ScatterMessages {
-  std::vector<Message> sends, receives;
+  std::vector<SentMessage> sends;
+  std::vector<ReceivedMessage> receives;
   std::vector<std::vector<const float*>> inputs;  ///< the result of scatter()
 
   ScatterMessages(const Movement::Scatter& what, int rank, float* arrived);

@@ -102,7 +102,8 @@ class ByNccl final : public Movement {
     written_.hold(communication_);
   }
 
-  void exchange(const char* name, std::span<const Message> sends, std::span<const Message> receives) {
+  void exchange(const char* name, std::span<const SentMessage> sends,
+                std::span<const ReceivedMessage> receives) {
     watchdog_->watch(name, bytes_of(sends), communication_,
                      [&] { nccl_->exchange(sends, receives, communication_); });
   }

@@ -16,9 +16,10 @@ std::vector<Range> intersections(const std::vector<Range>& a, const std::vector<
   return both;
 }
 
-std::vector<Message> messages_of(const std::vector<TransferPlan::Copy>& pieces, std::byte* memory,
-                                 int64_t TransferPlan::Copy::*offset, int64_t element_bytes) {
-  std::vector<Message> messages;
+template <class Byte>
+std::vector<Message<Byte>> messages_of(const std::vector<TransferPlan::Copy>& pieces, Byte* memory,
+                                       int64_t TransferPlan::Copy::*offset, int64_t element_bytes) {
+  std::vector<Message<Byte>> messages;
   for (const TransferPlan::Copy& piece : pieces)
     messages.push_back({piece.peer, memory + piece.*offset * element_bytes, piece.count * element_bytes});
   return messages;
@@ -88,16 +89,16 @@ TransferPlan TransferPlan::in_place(const Ownership& owned, int64_t elements, in
   return {owned, places, Ownership(owned.size(), {{0, elements}}), places, rank};
 }
 
-std::vector<Message> TransferPlan::send_messages(const std::byte* from, int64_t element_bytes) const {
-  // The data of a sent message is only read.
-  return messages_of(sends, const_cast<std::byte*>(from), &Copy::from, element_bytes);
+std::vector<SentMessage> TransferPlan::send_messages(const std::byte* from, int64_t element_bytes) const {
+  return messages_of(sends, from, &Copy::from, element_bytes);
 }
 
-std::vector<Message> TransferPlan::send_messages_from_there(std::byte* to, int64_t element_bytes) const {
+std::vector<SentMessage> TransferPlan::send_messages_from_there(const std::byte* to,
+                                                                int64_t element_bytes) const {
   return messages_of(sends, to, &Copy::to, element_bytes);
 }
 
-std::vector<Message> TransferPlan::receive_messages(std::byte* to, int64_t element_bytes) const {
+std::vector<ReceivedMessage> TransferPlan::receive_messages(std::byte* to, int64_t element_bytes) const {
   return messages_of(receives, to, &Copy::to, element_bytes);
 }
 
@@ -106,7 +107,7 @@ std::vector<MessageRound> TransferPlan::message_rounds(const std::byte* from, st
   if (rounds.empty()) return {{send_messages(from, element_bytes), receive_messages(to, element_bytes)}};
   std::vector<MessageRound> all;
   for (const Round& round : rounds)
-    all.push_back({messages_of(round.sends, to, &Copy::to, element_bytes),
+    all.push_back({messages_of<const std::byte>(round.sends, to, &Copy::to, element_bytes),
                    messages_of(round.receives, to, &Copy::to, element_bytes)});
   return all;
 }

@@ -27,11 +27,11 @@ struct TransferPlan {
   /// Returns the plan for one buffer that all ranks have whole. It sends each rank's owned ranges to all.
   static TransferPlan in_place(const Ownership& owned, int64_t elements, int rank);
 
-  std::vector<Message> send_messages(const std::byte* from, int64_t element_bytes) const;
-  std::vector<Message> receive_messages(std::byte* to, int64_t element_bytes) const;
+  std::vector<SentMessage> send_messages(const std::byte* from, int64_t element_bytes) const;
+  std::vector<ReceivedMessage> receive_messages(std::byte* to, int64_t element_bytes) const;
   /// Returns the sends as messages from this rank's other buffer `to`, for use after the elements that stay
   /// are there. All ranks' other buffers have the same layout.
-  std::vector<Message> send_messages_from_there(std::byte* to, int64_t element_bytes) const;
+  std::vector<SentMessage> send_messages_from_there(const std::byte* to, int64_t element_bytes) const;
   /// Returns the messages of the whole transfer, in the rounds if there are any. The elements that stay must
   /// be in `to`.
   std::vector<MessageRound> message_rounds(const std::byte* from, std::byte* to, int64_t element_bytes) const;

@@ -210,7 +210,7 @@ class StagedExchange {
     const std::shared_ptr<std::byte> staging =
         mine > 0 ? allocate(std::min(mine, most_staged_bytes), cpu_stream()) : nullptr;
     for (const Round& round : rounds_) {
-      std::vector<Message> sends;
+      std::vector<SentMessage> sends;
       for (const auto& [receiver, buffer, range, staged] : round.sends) {
         tensors_.get(buffer, range, staging.get() + staged);
         sends.push_back(
@@ -230,7 +230,7 @@ class StagedExchange {
   /// The part of this rank in a round.
   struct Round {
     std::vector<Send> sends;
-    std::vector<Message> receives;
+    std::vector<ReceivedMessage> receives;
   };
 
   const World& world_;

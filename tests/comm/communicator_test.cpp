@@ -86,7 +86,8 @@ TEST_P(EveryGroup, ExchangedMessagesKeepTheirOrderPerPair) {
     const auto length = [](int m) { return (m * 5) % 7; };
     const auto code = [](int from, int to, int m) { return 100 * from + 10 * to + m; };
     std::vector<std::vector<int>> out, in;
-    std::vector<Message> sends, receives;
+    std::vector<SentMessage> sends;
+    std::vector<ReceivedMessage> receives;
     for (int m = 0; m < messages; ++m)
       for (int peer = 0; peer < ranks.size(); ++peer) {
         const auto count = static_cast<size_t>(length(m));
@@ -194,7 +195,7 @@ TEST(Communicator, ACopyThatFailsEndsAllRanksOnceAllHaveCopied) {
 TEST(Communicator, AMessageThatWasNotSentIsAnErrorThatNamesTheSender) {
   const std::string failure = failure_of(2, [](Communicator& ranks) {
     std::vector<std::byte> buffer(16);
-    const Message message{1 - ranks.rank(), buffer.data(), 16};
+    const ReceivedMessage message{1 - ranks.rank(), buffer.data(), 16};
     if (ranks.rank() == 0)
       ranks.exchange({}, {&message, 1});
     else

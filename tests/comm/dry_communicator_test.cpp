@@ -32,7 +32,8 @@ TEST(DryCommunicator, LeavesEverythingElseAsItIs) {
   ranks.barrier();
   ranks.broadcast(data, sizeof values, 0);
   ranks.native_all_reduce(values.data(), 2);
-  const std::array<Message, 1> sends = {{{0, data, 4}}}, receives = {{{2, data + 4, 4}}};
+  const std::array<SentMessage, 1> sends = {{{0, data, 4}}};
+  const std::array<ReceivedMessage, 1> receives = {{{2, data + 4, 4}}};
   ranks.exchange(sends, receives);
   EXPECT_EQ(values, (std::array<float, 2>{1.5f, 2.5f}));
   EXPECT_EQ(ranks.broadcast_text("what another rank says too", 0), "what another rank says too");
@@ -47,9 +48,10 @@ TEST(DryCommunicator, RefusesWhatNoGroupOfRanksCouldDo) {
   fails([&] { ranks.broadcast(nullptr, 4, 0); }, "4 bytes at no address");
   fails([&] { ranks.all_gather(&value, -4, &value); }, "-4 bytes");
   fails([&] { ranks.native_all_reduce(nullptr, 1); }, "4 bytes at no address");
-  const std::array<Message, 1> stray = {{{2, data, 4}}};
-  fails([&] { ranks.exchange(stray, {}); }, "rank 2 of 2");
-  fails([&] { ranks.exchange({}, stray); }, "rank 2 of 2");
+  const std::array<SentMessage, 1> sent = {{{2, data, 4}}};
+  const std::array<ReceivedMessage, 1> received = {{{2, data, 4}}};
+  fails([&] { ranks.exchange(sent, {}); }, "rank 2 of 2");
+  fails([&] { ranks.exchange({}, received); }, "rank 2 of 2");
   fails([&] { ranks.share(64); }, "only in a dry run");
   fails([] { DryCommunicator(2, 2, 2); }, "rank 2 of 2");
   fails([] { DryCommunicator(0, 2, 3); }, "3 of 2 ranks");

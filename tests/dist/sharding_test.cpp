@@ -260,9 +260,9 @@ TEST(TransferPlan, WhatStaysCanBeSentFromWhereItLies) {
       std::vector<int64_t> from = numbers_of(mine, rank), to(static_cast<size_t>(unit.size()), nothing);
       for (const TransferPlan::Copy& piece : gather.stays)
         std::copy_n(from.begin() + piece.from, piece.count, to.begin() + piece.to);
-      const auto bytes_of = [](const std::vector<Message>& messages) {
+      const auto bytes_of = [](const std::vector<SentMessage>& messages) {
         std::vector<std::pair<int, std::vector<std::byte>>> all;
-        for (const Message& one : messages) all.push_back({one.peer, {one.data, one.data + one.bytes}});
+        for (const SentMessage& one : messages) all.push_back({one.peer, {one.data, one.data + one.bytes}});
         return all;
       };
       EXPECT_EQ(bytes_of(gather.send_messages_from_there(reinterpret_cast<std::byte*>(to.data()), 8)),
@@ -292,8 +292,8 @@ TEST(TransferPlan, MessagesAreAsLongAsTheirElements) {
   const Ownership owned = {{{0, 10}}, {{10, 30}}};
   const TransferPlan transfer = TransferPlan::in_place(owned, 30, 0);
   std::vector<std::byte> buffer(60);
-  const std::vector<Message> sends = transfer.send_messages(buffer.data(), 2);
-  const std::vector<Message> receives = transfer.receive_messages(buffer.data(), 2);
+  const std::vector<SentMessage> sends = transfer.send_messages(buffer.data(), 2);
+  const std::vector<ReceivedMessage> receives = transfer.receive_messages(buffer.data(), 2);
   ASSERT_EQ(sends.size(), 1u);
   EXPECT_EQ(sends[0].peer, 1);
   EXPECT_EQ(sends[0].bytes, 20);

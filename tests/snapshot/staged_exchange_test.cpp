@@ -17,7 +17,7 @@ class Recording final : public LocalCommunicator {
   std::vector<int64_t> sent;
 
  protected:
-  void do_exchange(std::span<const Message> sends, std::span<const Message> receives) override {
+  void do_exchange(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives) override {
     sent.push_back(bytes_of(sends));
     LocalCommunicator::do_exchange(sends, receives);
   }

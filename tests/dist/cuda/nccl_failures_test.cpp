@@ -153,8 +153,8 @@ TEST(NcclFailures, BreakingOffDoesNotWaitForARecordedGraph) {
     const int other = 1 - communicator.rank();
     const auto nccl = connect_nccl(communicator, communicator.rank());
     const auto sent = nccl->allocate(64, stream), received = nccl->allocate(64, stream);
-    const std::vector<Message> sends = {{.peer = other, .data = sent.get(), .bytes = 64}};
-    const std::vector<Message> receives = {{.peer = other, .data = received.get(), .bytes = 64}};
+    const std::vector<SentMessage> sends = {{.peer = other, .data = sent.get(), .bytes = 64}};
+    const std::vector<ReceivedMessage> receives = {{.peer = other, .data = received.get(), .bytes = 64}};
     const auto exchange = [&] { nccl->exchange(sends, receives, stream); };
     exchange();
     const Graph graph(stream, exchange);

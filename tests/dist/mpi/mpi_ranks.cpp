@@ -61,7 +61,8 @@ void check_exchange(Communicator& ranks) {
   };
   const auto value_of = [](int message, int from, int to) { return 100 * message + 10 * from + to; };
   std::vector<std::vector<int>> out, in;
-  std::vector<Message> sends, receives;
+  std::vector<SentMessage> sends;
+  std::vector<ReceivedMessage> receives;
   for (int message = 0; message < 4; ++message)
     for (int peer = 0; peer < ranks.size(); ++peer) {
       const int me = ranks.rank();
