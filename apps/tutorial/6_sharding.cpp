@@ -30,9 +30,9 @@ constexpr const char* known =
 /// Gathers the model unit by unit and returns it if `keeps`. All ranks must call it.
 SafeTensors gather_model(const ParameterSpace& parameters, DataParallel& ddp, bool keeps) {
   SafeTensors whole;
-  for (const Parameter& one : parameters.parameters()) {
-    const int unit = parameters.unit_of(one.place);
-    const int64_t first = one.place.begin - parameters.units()[static_cast<size_t>(unit)].begin;
+  for (const Parameter& one : parameters.layout.parameters()) {
+    const int unit = parameters.layout.unit_of(one.place);
+    const int64_t first = one.place.begin - parameters.layout.units()[static_cast<size_t>(unit)].begin;
     const Tensor values = ddp.gather_values(unit).slice(first, first + one.place.size());
     if (!keeps) continue;
     whole.tensors.push_back({one.name, empty(one.tensor.shape(), DType::f32, cpu_stream())});

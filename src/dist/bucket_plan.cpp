@@ -8,13 +8,13 @@ namespace {
 
 /// Returns the number of elements in about `bytes`: whole blocks, and at least one.
 int64_t blocks_of(int64_t bytes) {
-  return std::max<int64_t>(1, bytes / 4 / ParameterSpace::block) * ParameterSpace::block;
+  return std::max<int64_t>(1, bytes / 4 / ParameterLayout::block) * ParameterLayout::block;
 }
 
 }  // namespace
 
-BucketPlan::BucketPlan(const ParameterSpace& space, const Sharding& sharding, int64_t bucket_bytes)
-    : elements(reserved + space.trainable_elements()), owned(sharding.updates.size()) {
+BucketPlan::BucketPlan(const ParameterLayout& layout, const Sharding& sharding, int64_t bucket_bytes)
+    : elements(reserved + layout.trainable_elements()), owned(sharding.updates.size()) {
   constexpr int64_t first_bucket_bytes = int64_t{1} << 20;
   const int64_t size = blocks_of(bucket_bytes);
   owned[0].push_back({0, reserved});
@@ -27,8 +27,8 @@ BucketPlan::BucketPlan(const ParameterSpace& space, const Sharding& sharding, in
     return;
   }
   units.push_back({0, reserved});
-  for (const Range& unit : space.units())
-    if (unit.begin < space.trainable_elements()) units.push_back(in_buffer(unit));
+  for (const Range& unit : layout.units())
+    if (unit.begin < layout.trainable_elements()) units.push_back(in_buffer(unit));
   for (size_t unit = 0; unit < units.size(); ++unit) cut(units[unit], size, static_cast<int>(unit));
 }
 

@@ -23,7 +23,7 @@ struct BucketPlan {
   BucketPlan() = default;
   /// Cuts buckets of about `bucket_bytes`. The first has at most about 1 MiB so that communication starts
   /// early. If gradients are sharded, each bucket is cut from one unit, and unit 0 is the reserved elements.
-  BucketPlan(const ParameterSpace& space, const Sharding& sharding, int64_t bucket_bytes);
+  BucketPlan(const ParameterLayout& layout, const Sharding& sharding, int64_t bucket_bytes);
 
   /// Returns the elements of the buffer for a range of the space.
   static constexpr Range in_buffer(Range in_space) {

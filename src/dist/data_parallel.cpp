@@ -20,9 +20,9 @@ constexpr int64_t first_vote = 1;
 constexpr int64_t vote_kinds = 2;
 static_assert(first_vote + vote_kinds <= BucketPlan::reserved);
 
-std::string describe(const ParameterSpace& space) {
+std::string describe(const ParameterLayout& layout) {
   std::string lines;
-  for (const Parameter& parameter : space.parameters()) {
+  for (const Parameter& parameter : layout.parameters()) {
     lines += concat(parameter.name, " ", parameter.tensor.dtype(), parameter.tensor.shape());
     for (const std::string& other : parameter.other_names) lines += concat(" = ", other);
     lines += parameter.is_frozen ? " frozen\n" : "\n";
@@ -43,10 +43,10 @@ std::string describe(const DataParallelOptions& options) {
 /// Prepares the space for offloading and returns the mode in effect, which decides the sharding.
 Offload begin_offload(ParameterSpace& space, Offload offload) {
   expect(
-      offload != Offload::none || !space.is_offloaded(),
+      offload != Offload::none || !space.values.are_offloaded(),
       "another DataParallel left the values on the host, but offload is none: set the same Options::offload");
-  if (device_of(space.stream()) == Device::cpu) return Offload::none;
-  if (offload == Offload::optimizer) space.keep_copies();
+  if (device_of(space.layout.stream()) == Device::cpu) return Offload::none;
+  if (offload == Offload::optimizer) space.copies.keep();
   return offload;
 }
 
@@ -61,20 +61,20 @@ DataParallel::DataParallel(ParameterSpace& space, const World& world, Options op
       precision_(space.precision()) {
   if (options_.replicas == 0) options_.replicas = world.size();
   expect(options_.accumulate >= 1, "accumulate is ", options_.accumulate);
-  expect(space.dtype() == DType::f32, "parameters are ", space.dtype(), ", not f32");
+  expect(space.layout.dtype() == DType::f32, "parameters are ", space.layout.dtype(), ", not f32");
   expect(!options_.scaler || &options_.scaler->space() == &space_, "the GradScaler belongs to another space");
   require(sharding_.stage == Shard::none || options_.reduction == Reduction::tree,
           "dist.shard = ", name(sharding_.stage),
           " with dist.reduction = native: owners add sharded or offloaded gradients as a tree; set "
           "dist.reduction = tree");
-  require_equal_on_all_ranks(*communicator_, "the model's parameters", describe(space));
+  require_equal_on_all_ranks(*communicator_, "the model's parameters", describe(space.layout));
   require_equal_on_all_ranks(*communicator_, "the options of data parallelism", describe(options_));
 
-  reducer_ = std::make_unique<GradientReducer>(communicator_, space, sharding_, options_);
+  reducer_ = std::make_unique<GradientReducer>(communicator_, space.layout, sharding_, options_);
   micro_batches_ = reducer_->plan().micro_batches();
   values_ = std::make_unique<DistributedValues>(space, sharding_, offload_, *communicator_, *reducer_);
   make_step_summary();
-  votes_ = full({vote_kinds}, 0.0, DType::f32, space.stream());
+  votes_ = full({vote_kinds}, 0.0, DType::f32, space.layout.stream());
   const int64_t elements = reducer_->buckets().elements;
   for (int slot = 0; slot < reducer_->plan().slots && !reducer_->cuts_gradients(); ++slot) {
     const Tensor all(reducer_->storage(), slot * elements * 4, {elements}, DType::f32);
@@ -82,14 +82,14 @@ DataParallel::DataParallel(ParameterSpace& space, const World& world, Options op
     gradients_.push_back(all.slice(BucketPlan::reserved, elements));
   }
   told_ = reducer_->cuts_gradients() ? step_summary_.slice(0, BucketPlan::reserved) : reserved_.front();
-  is_ready_.resize(space.parameters().size());
+  is_ready_.resize(space.layout.parameters().size());
   missing_in_bucket_.resize(reducer_->buckets().buckets.size());
   // Hooks come last: if the constructor throws, no destructor removes them.
   for (size_t p = 0; p < is_ready_.size(); ++p) hook(p);
 }
 
 void DataParallel::hook(size_t p) {
-  const Parameter& parameter = space_.parameters()[p];
+  const Parameter& parameter = space_.layout.parameters()[p];
   if (parameter.is_frozen) return;
   LeafGradient& leaf = leaf_gradient(parameter.tensor);
   leaf.ready = [this, p] { on_ready(p); };
@@ -100,7 +100,7 @@ void DataParallel::hook(size_t p) {
 }
 
 DataParallel::~DataParallel() {
-  for (const Parameter& parameter : space_.parameters()) {
+  for (const Parameter& parameter : space_.layout.parameters()) {
     if (parameter.is_frozen) continue;
     LeafGradient& leaf = leaf_gradient(parameter.tensor);
     leaf.ready = leaf.begin = nullptr;
@@ -121,7 +121,7 @@ void DataParallel::make_step_summary() {
   owned[0][0].begin = 0;
   summary_plan_ = TransferPlan::in_place(owned, elements, communicator_->rank());
   if (communicator_->size() == 1) return;
-  const Stream& stream = space_.stream();
+  const Stream& stream = space_.layout.stream();
   squares_ = empty({blocks}, DType::f64, stream);
   place_of_block_ = empty({blocks}, DType::i32, stream);
   if (mode_of(stream).is_dry) return;
@@ -135,7 +135,7 @@ Tensor DataParallel::ordered_squares() const {
   const auto as_rows = [](const Tensor& squares) {  // the bits of an f64 as two f32
     return View{squares.view().data, {squares.size(), 2}, DType::f32};
   };
-  launch(space_.stream(),
+  launch(space_.layout.stream(),
          EmbeddingForward{
              .ids = place_of_block_.view(), .table = as_rows(squares_by_owner_), .y = as_rows(squares_)});
   return squares_;
@@ -183,10 +183,10 @@ void DataParallel::count_down(int bucket) {
 
 /// Binds a parameter's gradient to the buffer of its unit, if gradients are sharded.
 void DataParallel::bind_leaf(size_t p) {
-  const Parameter& parameter = space_.parameters()[p];
+  const Parameter& parameter = space_.layout.parameters()[p];
   LeafGradient& leaf = leaf_gradient(parameter.tensor);
   if (leaf.buffer) return;
-  const int unit = 1 + space_.unit_of(parameter.place);  // unit 0 is the reserved elements
+  const int unit = 1 + space_.layout.unit_of(parameter.place);  // unit 0 is the reserved elements
   const int64_t begin = BucketPlan::reserved + parameter.place.begin -
                         reducer_->buckets().units[static_cast<size_t>(unit)].begin;
   leaf.buffer =
@@ -194,7 +194,7 @@ void DataParallel::bind_leaf(size_t p) {
 }
 
 void DataParallel::on_ready(size_t parameter) {
-  const Parameter& ready = space_.parameters()[parameter];
+  const Parameter& ready = space_.layout.parameters()[parameter];
   expect(!is_ready_[parameter], ready.name, " became ready twice in one backward");
   is_ready_[parameter] = true;
   if (reducer_->cuts_gradients()) leaf_gradient(ready.tensor).buffer = {};  // it is released with its unit
@@ -206,7 +206,7 @@ void DataParallel::on_ready(size_t parameter) {
 /// right.
 void DataParallel::write_loss(const Tensor& loss, const Tensor& reserved, bool adds) const {
   expect(loss && loss.size() == 1 && loss.dtype() == DType::f32, "the loss of a replica is one f32 number");
-  const Stream& stream = space_.stream();
+  const Stream& stream = space_.layout.stream();
   const Tensor sum = reserved.slice(loss_element, loss_element + 1);
   const Tensor share = adds ? empty({1}, DType::f32, stream) : sum;
   const View value{loss.view().data, {1}, DType::f32};
@@ -222,14 +222,14 @@ void DataParallel::backward(const Tensor& loss) {
   const bool cuts = reducer_->cuts_gradients();
   const int index = micro_batches_done_ % micro_batches_per_leaf();
   const int slot = reducer_->begin(micro_batches_done_ / micro_batches_per_leaf());
-  space_.set_gradients_are_whole(!cuts);
-  if (!cuts) space_.bind_gradients(gradients_[static_cast<size_t>(slot)], index > 0);
+  space_.gradients.set_whole(!cuts);
+  if (!cuts) space_.gradients.bind(gradients_[static_cast<size_t>(slot)], index > 0);
   std::fill(missing_in_bucket_.begin(), missing_in_bucket_.end(), 0);
   ++missing_in_bucket_[0];  // the reserved elements
   for (size_t p = 0; p < is_ready_.size(); ++p) {
-    is_ready_[p] = space_.parameters()[p].is_frozen;
+    is_ready_[p] = space_.layout.parameters()[p].is_frozen;
     if (is_ready_[p]) continue;
-    const auto [first, end] = reducer_->buckets().buckets_of(space_.parameters()[p].place);
+    const auto [first, end] = reducer_->buckets().buckets_of(space_.layout.parameters()[p].place);
     for (int bucket = first; bucket < end; ++bucket) ++missing_in_bucket_[static_cast<size_t>(bucket)];
   }
 
@@ -242,7 +242,7 @@ void DataParallel::backward(const Tensor& loss) {
   expect(unused == is_ready_.end(), "the loss does not depend on the parameter ",
          unused == is_ready_.end()
              ? ""
-             : space_.parameters()[static_cast<size_t>(unused - is_ready_.begin())].name,
+             : space_.layout.parameters()[static_cast<size_t>(unused - is_ready_.begin())].name,
          ": every parameter needs a gradient in every backward");
   ++micro_batches_done_;
 }
@@ -252,9 +252,9 @@ void DataParallel::end_step(bool everything) {
          " backward() calls");
   reducer_->finish(everything);
   if (reducer_->cuts_gradients())
-    space_.place_gradients({reducer_->shard(), Placement(sharding_.updates[rank()])});
+    space_.gradients.place({reducer_->shard(), Placement(sharding_.updates[rank()])});
   else
-    space_.bind_gradients(gradients_[0]);
+    space_.gradients.bind(gradients_[0]);
   micro_batches_done_ = 0;
   updates_by_owners_ = is_scattered_ = !everything;
 }
@@ -295,7 +295,7 @@ void DataParallel::update(Optimizer& optimizer, double max_norm) {
   optimizer.update(mine, norm_.factor);
   if (options_.scaler) options_.scaler->update(norm_.factor);
   values_->gather_updates();
-  space_.set_gradients_are_whole(false);
+  space_.gradients.set_whole(false);
 }
 
 void DataParallel::gather_gradients() {
@@ -307,7 +307,7 @@ void DataParallel::gather_gradients() {
          "the step");
   if (is_scattered_) reducer_->gather_slot();
   is_scattered_ = false;
-  space_.set_gradients_are_whole(true);
+  space_.gradients.set_whole(true);
 }
 
 void DataParallel::place_states(Optimizer& optimizer) {
@@ -322,14 +322,14 @@ void DataParallel::place_states(Optimizer& optimizer) {
   const MemoryScope scope("optimizer");
   known_states_.clear();
   std::vector<Tensor> memory;
-  const int64_t elements = space_.trainable_elements();
+  const int64_t elements = space_.layout.trainable_elements();
   for (size_t i = 0; i < states.size(); ++i)
     if (const auto storage = reducer_->movement().allocate(elements, true))
       memory.emplace_back(storage, 0, Shape{elements}, DType::f32);
   if (memory.size() == states.size())
     optimizer.place_states(memory, Placement::whole(elements), sharding_.updates[rank()]);
   for (const auto& state : states) known_states_.push_back(state.flat.memory());
-  release_cached_memory(space_.stream());
+  release_cached_memory(space_.layout.stream());
   communicator_->barrier();
 }
 
@@ -352,7 +352,7 @@ Tensor DataParallel::loss_and_votes() const {
 void DataParallel::replay(const Graph& step) {
   reducer_->movement().replay([&step] { step.launch(); });
   is_scattered_ = updates_by_owners_;
-  space_.set_gradients_are_whole(!is_scattered_ && !reducer_->cuts_gradients());
+  space_.gradients.set_whole(!is_scattered_ && !reducer_->cuts_gradients());
 }
 
 }  // namespace lockstep

@@ -99,8 +99,8 @@ class DataParallel {
   /// Updates the 16-bit copies on all ranks, after code other than a step has changed the values that ranks
   /// keep. All ranks call it.
   void refresh_copies() { values_->refresh_copies(); }
-  /// Gathers the f32 values of a unit, `space.units()[unit]`, on all ranks. The memory is valid until the
-  /// next call. All ranks call it. It costs nothing if every rank keeps all values.
+  /// Gathers the f32 values of a unit, `space.layout.units()[unit]`, on all ranks. The memory is valid until
+  /// the next call. All ranks call it. It costs nothing if every rank keeps all values.
   Tensor gather_values(int unit) { return values_->gather(unit); }
 
   /// Returns the mean of the replicas' losses, one element on the parameters' device. The bits are equal on

@@ -18,15 +18,15 @@ DistributedValues::DistributedValues(ParameterSpace& space, const Sharding& shar
   }
   const FlatBuffer masters = make_buffer(sharding_.masters, DType::f32, offload != Offload::none);
   fill_masters(masters);
-  space_.place_values(masters);
-  release_cached_memory(space_.stream());  // frees the old memory of the values
+  space_.values.place(masters);
+  release_cached_memory(space_.layout.stream());  // frees the old memory of the values
   if (sharding_.cuts_reads())
     units_ = std::make_unique<UnitPool>(space_, sharding_, reducer_.movement(), communicator_.rank());
   const std::vector<Placement> places = places_of(sharding_.reads);
   value_plan_.emplace(sharding_.updates, places, sharding_.reads, places, communicator_.rank());
-  if (!space_.has_copies()) return;
+  if (!space_.copies.exist()) return;
   const FlatBuffer copies = make_buffer(sharding_.reads, space_.precision(), offload == Offload::all);
-  space_.place_copies(copies);
+  space_.copies.place(copies);
   if (sharding_.stage != Shard::none)
     copies_plan_.emplace(sharding_.masters, places, sharding_.reads, places, communicator_.rank());
   refresh_copies();
@@ -41,7 +41,7 @@ void DistributedValues::close() {
 }
 
 void DistributedValues::refresh_copies() {
-  space_.refresh_copies();
+  space_.copies.refresh();
   if (copies_plan_) send(space_.copies(), *copies_plan_);
 }
 
@@ -64,21 +64,21 @@ FlatBuffer DistributedValues::make_buffer(const Ownership& ownership, DType dtyp
 }
 
 void DistributedValues::fill_masters(const FlatBuffer& masters) const {
-  if (masters.is_whole(space_.elements())) {
-    space_.write_values({0, space_.elements()}, masters.memory());
+  if (masters.is_whole(space_.layout.elements())) {
+    space_.values.write({0, space_.layout.elements()}, masters.memory());
     return broadcast(masters.memory());
   }
   // No rank ever has all values. Each rank makes its own, or receives them unit by unit.
-  const std::string rules = space_.initial_values();
+  const std::string rules = space_.values.definition();
   const uint64_t hash = hash_of(rules);
   const std::vector<uint64_t> hashes = communicator_.all_gather_value(hash);
   if (!rules.empty() && std::ranges::count(hashes, hash) == std::ssize(hashes)) {
-    for (const Range& range : masters.placement().ranges()) space_.write_values(range, masters.part(range));
+    for (const Range& range : masters.placement().ranges()) space_.values.write(range, masters.part(range));
     return;
   }
-  for (const Range& unit : space_.units()) {
-    const Tensor values = empty({unit.size()}, DType::f32, space_.stream());
-    if (communicator_.rank() == 0) space_.write_values(unit, values);
+  for (const Range& unit : space_.layout.units()) {
+    const Tensor values = empty({unit.size()}, DType::f32, space_.layout.stream());
+    if (communicator_.rank() == 0) space_.values.write(unit, values);
     broadcast(values);
     for (const Range& kept : masters.placement().ranges())
       if (const Range both = intersection(kept, unit); both.size() > 0)
@@ -106,7 +106,7 @@ void DistributedValues::broadcast(const Tensor& tensor) const {
 /// Sends elements of one buffer from the ranks that computed them to the ranks that keep them. Does nothing
 /// if the buffer is on the host, where each rank computes the elements that it keeps.
 void DistributedValues::send(const FlatBuffer& buffer, const TransferPlan& plan) const {
-  if (device_of(buffer.memory().stream()) != device_of(space_.stream())) return;
+  if (device_of(buffer.memory().stream()) != device_of(space_.layout.stream())) return;
   const View view = buffer.memory().view();
   reducer_.transfer({.plan = plan, .from = view, .to = view, .is_lent = sharding_.stage != Shard::none});
 }
@@ -118,27 +118,28 @@ void DistributedValues::gather_updates() {
   // With a single group, a rank gathers other ranks' values when it reads them.
   if (sharding_.cuts_reads() && sharding_.group == communicator_.size()) return;
   send(space_.values(), *value_plan_);
-  if (space_.has_copies()) space_.refresh_copies();
+  if (space_.copies.exist()) space_.copies.refresh();
 }
 
 Tensor DistributedValues::gather(int unit) {
-  const Range range = space_.units()[static_cast<size_t>(unit)];
+  const Range range = space_.layout.units()[static_cast<size_t>(unit)];
   const FlatBuffer& masters = space_.values();
-  if (masters.is_whole(space_.elements())) return masters.part(range);
+  if (masters.is_whole(space_.layout.elements())) return masters.part(range);
   const TransferPlan plan =
       gather_of(sharding_.masters, places_of(sharding_.masters), range,
-                space_.has_copies() ? communicator_.size() : sharding_.group, communicator_.rank());
+                space_.copies.exist() ? communicator_.size() : sharding_.group, communicator_.rank());
   if (!gathered_) {
     int64_t most = 0;
-    for (const Range& one : space_.units()) most = std::max(most, one.size());
+    for (const Range& one : space_.layout.units()) most = std::max(most, one.size());
     const MemoryScope scope("gathered values");
-    const auto memory = reducer_.movement().allocate_arrivals(most * bytes(DType::f32), space_.stream());
+    const auto memory =
+        reducer_.movement().allocate_arrivals(most * bytes(DType::f32), space_.layout.stream());
     gathered_ = Tensor(memory, 0, {most}, DType::f32);
   }
   reducer_.transfer({.plan = plan,
                      .from = masters.memory().view(),
                      .to = gathered_.view(),
-                     .from_host = space_.is_offloaded(),
+                     .from_host = space_.values.are_offloaded(),
                      .is_lent = true});
   return gathered_.slice(0, range.size());
 }

@@ -38,18 +38,19 @@ Transport settle_transport(Communicator& communicator, Transport wanted, int dev
 }  // namespace
 
 GradientReducer::GradientReducer(const std::shared_ptr<Communicator>& communicator,
-                                 const ParameterSpace& space, const Sharding& sharding,
+                                 const ParameterLayout& layout, const Sharding& sharding,
                                  const DataParallelOptions& options)
     // With full sharding the backward's thread gathers values. Two threads must not run collectives at the
     // same time.
-    : GradientReducer(communicator, BucketPlan(space, sharding, options.bucket_bytes), options,
-                      space.stream(), sharding.cuts_gradients() ? &space : nullptr, !sharding.cuts_reads()) {
+    : GradientReducer(communicator, BucketPlan(layout, sharding, options.bucket_bytes), options,
+                      layout.stream(), sharding.cuts_gradients() ? &layout : nullptr,
+                      !sharding.cuts_reads()) {
   releases_ = sharding.stage != Shard::none;
 }
 
 GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, BucketPlan buckets,
                                  const DataParallelOptions& options, const Stream& stream,
-                                 const ParameterSpace* cut, bool may_overlap)
+                                 const ParameterLayout* cut, bool may_overlap)
     : communicator_(std::move(communicator)),
       stream_(stream),
       buckets_(std::move(buckets)),
@@ -67,9 +68,9 @@ GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, Buc
   if (options.overlap && has_room) server_ = std::thread([this] { serve(); });
 }
 
-void GradientReducer::make_partial_sums(const ParameterSpace& space) {
+void GradientReducer::make_partial_sums(const ParameterLayout& layout) {
   const MemoryScope scope("gradients");
-  leaves_ = std::make_unique<LeafPool>(space, buckets_,
+  leaves_ = std::make_unique<LeafPool>(layout, buckets_,
                                        [this](int64_t count) { return movement_->allocate(count, false); });
   owned_ = Placement(buckets_.owned[static_cast<size_t>(plan_.rank)]);
   const int64_t bytes = owned_.elements() * 4;

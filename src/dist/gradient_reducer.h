@@ -48,7 +48,7 @@ struct DataParallelOptions {
 class GradientReducer final {
  public:
   /// All ranks call it.
-  GradientReducer(const std::shared_ptr<Communicator>& communicator, const ParameterSpace& space,
+  GradientReducer(const std::shared_ptr<Communicator>& communicator, const ParameterLayout& layout,
                   const Sharding& sharding, const DataParallelOptions& options);
   /// Reduces gradients on `stream` that are not sharded, in the given buckets.
   GradientReducer(std::shared_ptr<Communicator> communicator, BucketPlan buckets,
@@ -106,11 +106,11 @@ class GradientReducer final {
   Movement::Scatter scatter_of(int bucket) const;
 
   GradientReducer(std::shared_ptr<Communicator> communicator, BucketPlan buckets,
-                  const DataParallelOptions& options, const Stream& stream, const ParameterSpace* cut,
+                  const DataParallelOptions& options, const Stream& stream, const ParameterLayout* cut,
                   bool may_overlap);
   void make_movement(const DataParallelOptions& options);
   bool make_host_movement(bool may_share);
-  void make_partial_sums(const ParameterSpace& space);
+  void make_partial_sums(const ParameterLayout& layout);
   float* partial_sum(int index, int64_t element) const;
   void retire(int bucket);
   std::shared_ptr<Storage> make_slots(bool is_probe);

@@ -190,7 +190,7 @@ class InSharedMemory final : public AsMessages {
   // of a space. Small buckets alternate between the two mailboxes, so ranks meet once per bucket. A rank that
   // refills a mailbox has met the others since they filled the other one. So they have read this one.
   static constexpr int64_t mailboxes_begin = 64,
-                           mailbox_bytes = 2 * 4 * (BucketPlan::reserved + ParameterSpace::block);
+                           mailbox_bytes = 2 * 4 * (BucketPlan::reserved + ParameterLayout::block);
 
   void meet(const char* name, int64_t bytes) {
     communicator_->recorded(name, bytes,

@@ -10,10 +10,10 @@
 
 namespace lockstep {
 
-LeafPool::LeafPool(const ParameterSpace& space, const BucketPlan& buckets, Allocate allocate)
-    : allocate_(std::move(allocate)), stream_(space.stream()), unsettled_(buckets.units.size()) {
+LeafPool::LeafPool(const ParameterLayout& layout, const BucketPlan& buckets, Allocate allocate)
+    : allocate_(std::move(allocate)), stream_(layout.stream()), unsettled_(buckets.units.size()) {
   std::vector<Range> parameters;
-  for (const Parameter& parameter : space.parameters())
+  for (const Parameter& parameter : layout.parameters())
     parameters.push_back(BucketPlan::in_buffer(parameter.place));
   std::ranges::sort(parameters, {}, &Range::begin);
   for (const Range& unit : buckets.units) {

@@ -19,7 +19,7 @@ class LeafPool {
   using Allocate = std::function<std::shared_ptr<Storage>(int64_t count)>;
 
   /// `allocate` makes memory that other ranks can reach. Gradients are written on the space's stream.
-  LeafPool(const ParameterSpace& space, const BucketPlan& buckets, Allocate allocate);
+  LeafPool(const ParameterLayout& layout, const BucketPlan& buckets, Allocate allocate);
 
   /// Returns true until every unit has a buffer.
   bool is_settling() const { return unsettled_ > 0; }

@@ -45,13 +45,13 @@ Sharding::Sharding(const ParameterSpace& space, Shard of_stage, int ranks, int g
   const auto index_of = [&](int rank) {
     return static_cast<size_t>(parts == 1 ? rank : rank % group * parts + rank / group);
   };
-  const Ownership trainable = space.owned_ranges(ranks), all = space.owned_ranges(ranks, true);
-  const Ownership of_group = space.owned_ranges(group, true);
-  const bool has_copies = space.has_copies();
+  const Ownership trainable = space.layout.owned_ranges(ranks), all = space.layout.owned_ranges(ranks, true);
+  const Ownership of_group = space.layout.owned_ranges(group, true);
+  const bool has_copies = space.copies.exist();
   for (int rank = 0; rank < ranks; ++rank) {
     updates.push_back(trainable[index_of(rank)]);
     reads.push_back(stage == Shard::full ? of_group[static_cast<size_t>(rank % group)]
-                                         : std::vector<Range>{{0, space.elements()}});
+                                         : std::vector<Range>{{0, space.layout.elements()}});
     masters.push_back(has_copies && stage != Shard::none ? all[index_of(rank)] : reads.back());
   }
 }
@@ -60,14 +60,14 @@ Ownership blocks_by_owner(const Ownership& updates) {
   Ownership owned;
   int64_t end = 0;
   for (const std::vector<Range>& ranges : updates) {
-    const int64_t begin = std::exchange(end, end + size_of(ranges) / ParameterSpace::block);
+    const int64_t begin = std::exchange(end, end + size_of(ranges) / ParameterLayout::block);
     owned.push_back({{begin, end}});
   }
   return owned;
 }
 
 std::vector<int32_t> places_of_blocks(const Ownership& updates) {
-  constexpr int64_t block = ParameterSpace::block;
+  constexpr int64_t block = ParameterLayout::block;
   const int64_t blocks = blocks_by_owner(updates).back()[0].end;
   expect(blocks <= std::numeric_limits<int32_t>::max(), blocks, " blocks of gradients exceed 32 bits");
   std::vector<int32_t> places(static_cast<size_t>(blocks));

@@ -14,16 +14,16 @@ UnitPool::UnitPool(ParameterSpace& space, const Sharding& sharding, Movement& mo
     : space_(space), movement_(movement) {
   const std::vector<Placement> shards = places_of(sharding.reads);
   std::vector<int64_t> sizes(buffer_count, 0);
-  for (const Range& unit : space.units()) {
+  for (const Range& unit : space.layout.units()) {
     transfers_.push_back(gather_of(sharding.reads, shards, unit, sharding.group, rank));
     sizes.push_back(unit.size());
   }
   std::ranges::sort(sizes, std::greater());
   for (size_t i = 0; i < buffer_count; ++i) buffers_[i].elements = sizes[i];
-  space_.set_residency([this](Range place, DType dtype) { return find(place, dtype); });
+  space_.values.set_residency([this](Range place, DType dtype) { return find(place, dtype); });
 }
 
-UnitPool::~UnitPool() { space_.set_residency(nullptr); }
+UnitPool::~UnitPool() { space_.values.set_residency(nullptr); }
 
 void UnitPool::open() {
   if (std::exchange(is_open_, true)) return;
@@ -36,7 +36,7 @@ void UnitPool::close() {
   for (Buffer& buffer : buffers_) buffer.unit = -1;  // first, because hold() may throw
   for (Buffer& buffer : buffers_) {
     buffer.used_at = -1;
-    if (std::exchange(buffer.is_arriving, false)) buffer.arrived.hold(space_.stream());
+    if (std::exchange(buffer.is_arriving, false)) buffer.arrived.hold(space_.layout.stream());
   }
 }
 
@@ -51,7 +51,7 @@ UnitPool::Buffer* UnitPool::buffer_for(int64_t elements) {
     const MemoryScope scope("gathered values");
     for (Buffer& buffer : buffers_)
       buffer.memory =
-          movement_.allocate_arrivals(buffer.elements * bytes(space_.precision()), space_.stream());
+          movement_.allocate_arrivals(buffer.elements * bytes(space_.precision()), space_.layout.stream());
   }
   Buffer* best = nullptr;
   for (Buffer& buffer : buffers_) {
@@ -66,14 +66,14 @@ UnitPool::Buffer* UnitPool::buffer_for(int64_t elements) {
 
 /// Gathers a unit. Returns null if there is no buffer for it.
 UnitPool::Buffer* UnitPool::gather(int unit) {
-  Buffer* const buffer = buffer_for(space_.units()[static_cast<size_t>(unit)].size());
+  Buffer* const buffer = buffer_for(space_.layout.units()[static_cast<size_t>(unit)].size());
   if (buffer == nullptr) return nullptr;
-  const Tensor& memory = (space_.has_copies() ? space_.copies() : space_.values()).memory();
+  const Tensor& memory = (space_.copies.exist() ? space_.copies() : space_.values()).memory();
   movement_.transfer({.plan = transfers_[static_cast<size_t>(unit)],
                       .from = memory.view(),
                       .to = {buffer->memory->data.get(), {buffer->elements}, memory.dtype()},
                       .is_settled = is_settled_,
-                      .from_host = device_of(memory.stream()) != device_of(space_.stream()),
+                      .from_host = device_of(memory.stream()) != device_of(space_.layout.stream()),
                       .is_lent = true});
   is_settled_ = true;
   buffer->unit = unit;
@@ -94,7 +94,7 @@ void UnitPool::gather_ahead(int unit) {
 }
 
 std::byte* UnitPool::find(Range place, DType dtype) {
-  const int unit = space_.unit_of(place);
+  const int unit = space_.layout.unit_of(place);
   Buffer* buffer = find_buffer(unit);
   if (buffer == nullptr) {
     expect(is_open_,
@@ -108,9 +108,9 @@ std::byte* UnitPool::find(Range place, DType dtype) {
   }
   buffer->used_at = finds_++;
   buffer->launches = launches_of_this_thread();
-  if (std::exchange(buffer->is_arriving, false)) buffer->arrived.hold(space_.stream());
+  if (std::exchange(buffer->is_arriving, false)) buffer->arrived.hold(space_.layout.stream());
   gather_ahead(unit);
-  const int64_t offset = place.begin - space_.units()[static_cast<size_t>(unit)].begin;
+  const int64_t offset = place.begin - space_.layout.units()[static_cast<size_t>(unit)].begin;
   return buffer->memory->data.get() + offset * bytes(dtype);
 }
 

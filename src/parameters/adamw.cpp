@@ -14,7 +14,7 @@ AdamW::AdamW(ParameterSpace& space, Options options)
 
 void AdamW::prepare(double learning_rate) {
   Optimizer::prepare(learning_rate);
-  const Stream& stream = space_.update_stream();
+  const Stream& stream = space_.values.update_stream();
   // Updates read the values that change per step from memory on a GPU, or if they count the steps.
   if (!count_ && device_of(stream) == Device::cpu)
     schedule_ = {};

@@ -16,9 +16,10 @@ GradScaler::GradScaler(ParameterSpace& space, const Options& options)
   const auto scale = static_cast<float>(options.initial_scale);
   expect(std::isfinite(scale) && scale > 0.0f, "a loss scale of ", options.initial_scale,
          "; it must be a positive fp32 number");
-  expect(space.dtype() == DType::f32, "a GradScaler for parameters in ", space.dtype(), "; they must be f32");
+  expect(space.layout.dtype() == DType::f32, "a GradScaler for parameters in ", space.layout.dtype(),
+         "; they must be f32");
   const MemoryScope scope("optimizer");
-  const auto memory = Storage::make(sizeof(GradScale), space.stream());
+  const auto memory = Storage::make(sizeof(GradScale), space.layout.stream());
   state_ = Tensor(memory, 0, {grad_scale_words}, DType::i32);
   scale_ = Tensor(memory, 0, {}, DType::f32);
   set_state({.scale = scale});
@@ -40,12 +41,12 @@ void GradScaler::backward(const Tensor& loss, double factor) {
 
 void GradScaler::unscale() {
   expect_phase("unscale()", Phase::scaled, Phase::scaled);
-  space_.expect_gradients();
-  const Tensor inverse = full({}, 1.0, DType::f32, space_.stream());
-  launch(space_.stream(), Divide{.a = inverse.view(), .b = scale_.view(), .y = inverse.view()});
+  space_.gradients.expect_present();
+  const Tensor inverse = full({}, 1.0, DType::f32, space_.layout.stream());
+  launch(space_.layout.stream(), Divide{.a = inverse.view(), .b = scale_.view(), .y = inverse.view()});
   const View gradients = space_.gradients().memory().view();
-  launch(space_.stream(), ScaleBy{.x = gradients, .factor = inverse.view(), .y = gradients});
-  space_.set_gradients_have_no_scale();
+  launch(space_.layout.stream(), ScaleBy{.x = gradients, .factor = inverse.view(), .y = gradients});
+  space_.gradients.set_unscaled();
   phase_ = Phase::unscaled;
 }
 
@@ -69,7 +70,8 @@ void GradScaler::update() {
 
 void GradScaler::update(const Tensor& factor) {
   expect_phase("update()", Phase::scaled, Phase::stepped);
-  launch(space_.stream(), UpdateGradScale{.state = state_.view(), .factor = factor.view(), .rule = rule_});
+  launch(space_.layout.stream(),
+         UpdateGradScale{.state = state_.view(), .factor = factor.view(), .rule = rule_});
   phase_ = Phase::idle;
 }
 

@@ -9,7 +9,7 @@
 namespace lockstep {
 
 void square_blocks(ParameterSpace& space, std::span<const Range> ranges, const Tensor& squares) {
-  constexpr int64_t block = ParameterSpace::block;
+  constexpr int64_t block = ParameterLayout::block;
   const FlatBuffer& gradients = space.gradients();
   BlockSquares kernel{.x = gradients.memory().view(), .y = squares.view(), .ranges = {}};
   int64_t written = 0;
@@ -21,7 +21,7 @@ void square_blocks(ParameterSpace& space, std::span<const Range> ranges, const T
     kernel.ranges.push_back(
         {.first = first, .last = written, .shift = first - gradients.placement().offset_of(range) / block});
   }
-  if (!kernel.ranges.empty()) launch(space.stream(), kernel);
+  if (!kernel.ranges.empty()) launch(space.layout.stream(), kernel);
 }
 
 GradientNorm norm_of_blocks(const Tensor& squares, double max_norm, const Tensor& scale) {
@@ -36,10 +36,10 @@ GradientNorm norm_of_blocks(const Tensor& squares, double max_norm, const Tensor
 }
 
 GradientNorm measure_gradient_norm(ParameterSpace& space, double max_norm, const Tensor& scale) {
-  space.expect_gradients();
-  if (!scale) space.expect_gradients_without_scale();
-  const int64_t elements = space.trainable_elements();
-  const Tensor squares = empty({elements / ParameterSpace::block}, DType::f64, space.stream());
+  space.gradients.expect_present();
+  if (!scale) space.gradients.expect_unscaled();
+  const int64_t elements = space.layout.trainable_elements();
+  const Tensor squares = empty({elements / ParameterLayout::block}, DType::f64, space.layout.stream());
   square_blocks(space, std::array{Range{0, elements}}, squares);
   return norm_of_blocks(squares, max_norm, scale);
 }

@@ -34,12 +34,12 @@ Tensor pinned(int64_t elements, DType dtype) {
 }  // namespace
 
 HostUpdate::HostUpdate(ParameterSpace& space, int64_t piece_elements)
-    : space_(space), piece_elements_(piece_elements), travel_(space.stream()) {
+    : space_(space), piece_elements_(piece_elements), travel_(space.layout.stream()) {
   if (!mode_of(travel_).is_dry) travel_ = make_gpu_stream(gpu_of(travel_));
   const MemoryScope scope("optimizer");
-  const bool sends = space.has_copies() && device_of(space.copies().memory().stream()) == Device::cuda;
+  const bool sends = space.copies.exist() && device_of(space.copies().memory().stream()) == Device::cuda;
   for (Stage& stage : stages_) {
-    stage.gradients = pinned(piece_elements, space.dtype());
+    stage.gradients = pinned(piece_elements, space.layout.dtype());
     if (sends) stage.copies = pinned(piece_elements, space.precision());
   }
 }
@@ -47,7 +47,7 @@ HostUpdate::HostUpdate(ParameterSpace& space, int64_t piece_elements)
 void HostUpdate::run(std::span<const Range> ranges, const Apply& apply) {
   const std::vector<Placement> pieces = pieces_of(ranges, piece_elements_);
   if (pieces.empty()) return;
-  written_.record(space_.stream());
+  written_.record(space_.layout.stream());
   written_.hold(travel_);
   fetch(pieces[0], stages_[0]);
   for (size_t i = 0; i < pieces.size(); ++i) {
@@ -63,7 +63,7 @@ void HostUpdate::run(std::span<const Range> ranges, const Apply& apply) {
     apply(pieces[i].ranges(), gradients, {stage.copies.slice(0, pieces[i].elements()), pieces[i]});
     send(pieces[i], stage);
   }
-  for (Stage& stage : stages_) stage.sent.hold(space_.stream());
+  for (Stage& stage : stages_) stage.sent.hold(space_.layout.stream());
 }
 
 void HostUpdate::fetch(const Placement& piece, Stage& stage) {

@@ -16,7 +16,8 @@ Optimizer::Optimizer(ParameterSpace& space, const std::vector<std::string>& stat
 }
 
 const std::vector<Optimizer::State>& Optimizer::states() {
-  if (!states_.empty() && !states_.front().flat) place_states(Placement::whole(space_.trainable_elements()));
+  if (!states_.empty() && !states_.front().flat)
+    place_states(Placement::whole(space_.layout.trainable_elements()));
   return states_;
 }
 
@@ -30,10 +31,10 @@ void Optimizer::place_states(const Placement& placement) {
   const MemoryScope scope("optimizer");
   for (State& state : states_) {
     const bool is_there =
-        state.flat && device_of(state.flat.memory().stream()) == device_of(space_.update_stream());
+        state.flat && device_of(state.flat.memory().stream()) == device_of(space_.values.update_stream());
     if (is_there && state.flat.placement() == placement) continue;
     const FlatBuffer before = state.flat;
-    state.flat = FlatBuffer::make(placement, space_.dtype(), space_.update_stream());
+    state.flat = FlatBuffer::make(placement, space_.layout.dtype(), space_.values.update_stream());
     fill(state.flat.memory(), 0.0);
     if (!before) continue;
     for (const Range& range : placement.ranges()) copy(before.part(range), state.flat.part(range));
@@ -52,13 +53,13 @@ void Optimizer::place_states(const std::vector<Tensor>& memory, const Placement&
 
 void Optimizer::step(double learning_rate, float gradient_scale) {
   expect_whole();
-  space_.expect_gradients_without_scale();
+  space_.gradients.expect_unscaled();
   expect(!count_, "a GradScaler counts the steps of this optimizer: call GradScaler::step() instead");
   space_.gradients();
   states();
   prepare(learning_rate);
-  const std::array all{Range{0, space_.trainable_elements()}};
-  apply(space_.stream(), slices_of(all, space_.gradients(), space_.copies()), {}, gradient_scale);
+  const std::array all{Range{0, space_.layout.trainable_elements()}};
+  apply(space_.layout.stream(), slices_of(all, space_.gradients(), space_.copies()), {}, gradient_scale);
 }
 
 void Optimizer::prepare(double learning_rate) {
@@ -67,8 +68,8 @@ void Optimizer::prepare(double learning_rate) {
 }
 
 void Optimizer::count_on_device() {
-  if (count_ && device_of(count_.stream()) == device_of(space_.update_stream())) return;
-  count_ = full({}, static_cast<double>(steps_taken()), DType::i32, space_.update_stream());
+  if (count_ && device_of(count_.stream()) == device_of(space_.values.update_stream())) return;
+  count_ = full({}, static_cast<double>(steps_taken()), DType::i32, space_.values.update_stream());
 }
 
 int64_t Optimizer::steps_taken() const { return count_ ? static_cast<int64_t>(item(count_)) : steps_taken_; }
@@ -79,17 +80,17 @@ void Optimizer::set_steps_taken(int64_t steps) {
 }
 
 void Optimizer::expect_whole() const {
-  space_.expect_gradients();
+  space_.gradients.expect_present();
   expect(
       states_are_whole_,
       "each rank holds only the optimizer's states of its owned ranges: continue with DataParallel::step()");
-  expect(space_.values_are_whole(),
+  expect(space_.values.are_whole(),
          "each rank holds only a part of the values: continue with DataParallel::step()");
 }
 
 void Optimizer::update(const Tensor& clip) {
   expect_whole();
-  update(std::array{Range{0, space_.trainable_elements()}}, clip);
+  update(std::array{Range{0, space_.layout.trainable_elements()}}, clip);
 }
 
 void Optimizer::update(std::span<const Range> ranges, const Tensor& clip) {
@@ -97,9 +98,9 @@ void Optimizer::update(std::span<const Range> ranges, const Tensor& clip) {
   expect(!is_recording_graph() || states_.empty() || states_.front().flat,
          "the first update makes the optimizer's states and must not be recorded: call states() before");
   states();
-  if (space_.is_offloaded()) return update_on_host(ranges, clip);
-  if (count_) launch(space_.stream(), CountStep{.count = count_.view(), .factor = clip.view()});
-  apply(space_.stream(), slices_of(ranges, space_.gradients(), space_.copies()), clip, 1.0f);
+  if (space_.values.are_offloaded()) return update_on_host(ranges, clip);
+  if (count_) launch(space_.layout.stream(), CountStep{.count = count_.view(), .factor = clip.view()});
+  apply(space_.layout.stream(), slices_of(ranges, space_.gradients(), space_.copies()), clip, 1.0f);
 }
 
 void Optimizer::update_on_host(std::span<const Range> ranges, const Tensor& clip) {
@@ -121,7 +122,7 @@ void Optimizer::update_on_host(std::span<const Range> ranges, const Tensor& clip
 std::vector<UpdateSlice> Optimizer::slices_of(std::span<const Range> ranges, const FlatBuffer& gradients,
                                               const FlatBuffer& copies) const {
   std::vector<UpdateSlice> parts;
-  for (const auto& [range, group] : space_.by_group(ranges)) {
+  for (const auto& [range, group] : space_.layout.by_group(ranges)) {
     parts.push_back({.group = group,
                      .value = space_.values().view(range),
                      .gradient = gradients.view(range),
@@ -140,9 +141,9 @@ void Optimizer::write_copies(const Stream& stream, std::span<const UpdateSlice> 
 std::vector<NamedTensor> Optimizer::state() {
   std::vector<NamedTensor> all;
   for (const State& state : states()) {
-    expect(state.flat.is_whole(space_.trainable_elements()),
+    expect(state.flat.is_whole(space_.layout.trainable_elements()),
            "this rank keeps only the optimizer's states of its owned ranges");
-    const std::vector<NamedTensor> parts = space_.named_parts(state.flat.memory(), state.name);
+    const std::vector<NamedTensor> parts = space_.layout.named_parts(state.flat.memory(), state.name);
     all.insert(all.end(), parts.begin(), parts.end());
   }
   return all;

@@ -3,158 +3,107 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "kernels/sum.h"
-#include "parameters/flat_buffer.h"
+#include "parameters/parameter_layout.h"
 
 namespace lockstep {
-
-/// How optimizers treat a parameter.
-struct ParameterGroup {
-  bool decays = true;                           ///< weight decay applies
-  double learning_rate_factor = 1.0;            ///< times the learning rate of the step
-  std::optional<double> own_weight_decay = {};  ///< replaces the optimizer's, whatever `decays` is
-
-  double weight_decay(double of_optimizer) const {
-    return own_weight_decay ? *own_weight_decay : decays ? of_optimizer : 0.0;
-  }
-  bool operator==(const ParameterGroup&) const = default;
-};
-
-/// A function that returns the group of a parameter.
-using GroupRule = std::function<ParameterGroup(const std::string& name, const Tensor& tensor)>;
-
-/// Returns the usual group: tensors of two or more dimensions decay; biases and norm weights do not.
-ParameterGroup matrices_decay(const std::string& name, const Tensor& tensor);
-
-/// One tensor of a model and its place in the flat space. Listed several times, it is still one parameter.
-struct Parameter {
-  std::string name;                      ///< the first name under which it is listed
-  std::vector<std::string> other_names;  ///< the further names of a tied tensor
-  Tensor tensor;
-  Range place;
-  ParameterGroup group;
-  bool is_frozen = false;  ///< it requires no gradient, so it has neither gradient nor state
-};
 
 /// A function that returns the address of values which a rank does not keep, as ParameterMemory::find() does.
 using Residency = std::function<std::byte*(Range place, DType dtype)>;
 
 /// All parameters of a model in one flat space. Every walk over parameters is a walk over it.
 ///
-/// The space is cut into units. Each numbered part of the model is one ("transformer.h.0", "layers.3"), and
-/// so is each module outside of those. A tensor that is listed twice is a unit of its own. Units begin at
-/// multiples of 4096 elements, in reverse order of registration. Gradients become ready in about this order.
-/// Within a unit, parameters are in reverse order of registration too, each on a multiple of 16 elements (64
-/// bytes of fp32). Frozen parameters come last. Gaps between parameters are zero and stay so.
-///
 /// Memory is made at first use, so that DataParallel can place it before. Values, their copies in 16 bits,
 /// gradients and an optimizer's states are flat buffers. A rank may hold a part of them.
 class ParameterSpace {
- public:
-  /// Units, owned ranges, buckets and the blocks of the norm are cut at multiples of this number of elements.
-  static constexpr int64_t block = sum_block;
-  /// A function that returns the unit of a parameter, from the parameter's name.
-  using UnitRule = std::function<std::string(const std::string& name)>;
+  class Memory;
 
-  /// Takes over the listed tensors. Without a rule all are in one group, as in PyTorch. Throws Error naming a
-  /// tensor that is not a leaf, has another dtype or device than the first, or shares a name.
+ public:
+  /// Takes over the listed tensors. Throws Error like ParameterLayout.
   explicit ParameterSpace(const std::vector<NamedTensor>& listed, const GroupRule& group = {},
-                          const UnitRule& unit = {});
+                          const ParameterLayout::UnitRule& unit = {});
   ~ParameterSpace();
   ParameterSpace(const ParameterSpace&) = delete;
   ParameterSpace& operator=(const ParameterSpace&) = delete;
-
-  /// Returns the parameters in canonical order, which is that of registration.
-  const std::vector<Parameter>& parameters() const { return parameters_; }
-  /// Returns each parameter once, under its first name, in canonical order.
-  std::vector<NamedTensor> named() const;
-  const Stream& stream() const { return stream_; }
-  DType dtype() const { return dtype_; }
-
-  int64_t elements() const { return units_.empty() ? 0 : units_.back().end; }
-  /// Returns the number of elements before the frozen ones.
-  int64_t trainable_elements() const { return trainable_; }
-  /// Returns the units in flat order. Units of frozen parameters are the last.
-  const std::vector<Range>& units() const { return units_; }
-  /// Returns the index of the unit that contains a parameter's place.
-  int unit_of(Range place) const;
-  /// Returns the ranges that each of `ranks` owns. Rank r owns the blocks [b * r / ranks, b * (r + 1) /
-  /// ranks) of a unit with b blocks. `frozen_too`: of all units, not only of trainable ones.
-  Ownership owned_ranges(int ranks, bool frozen_too = false) const;
-
-  /// A part of the space whose parameters are all in one group.
-  struct GroupRange {
-    Range range;
-    ParameterGroup group;
-  };
-  /// Returns the trainable part of the ranges, cut by group.
-  std::vector<GroupRange> by_group(std::span<const Range> ranges) const;
-
-  /// Returns each parameter's part of a buffer of this space, named "<parameter>.<suffix>". The buffer has
-  /// [elements()], or [trainable_elements()] without the frozen parameters.
-  std::vector<NamedTensor> named_parts(const Tensor& flat, const std::string& suffix) const;
-
-  /// Returns a text that defines how values will be made; empty once they are. Equal texts mean equal values.
-  std::string initial_values() const;
-  /// Returns the values that this rank keeps: all, unless place_values() has chosen a part.
-  const FlatBuffer& values() const;
-  bool values_are_whole() const { return values().is_whole(elements()); }
-  /// Writes a range's values to `target`, [range.size()]. This rank keeps them, or they are not made yet.
-  void write_values(Range range, const Tensor& target) const;
-  /// Uses `buffer` for the values from now on. It must hold them already. Copies are kept as they are.
-  void place_values(const FlatBuffer& buffer);
-  /// Sets the function that provides values which this rank does not keep. It may be empty.
-  void set_residency(Residency residency);
-  /// Returns whether values and optimizer states are on the host while the model computes on a GPU.
-  bool is_offloaded() const;
-  /// Returns the stream on which optimizers work.
-  const Stream& update_stream() const { return is_offloaded() ? cpu_stream() : stream_; }
 
   /// Makes copies in a 16-bit dtype, in which the model then computes and to which gradients belong
   /// (Micikevicius et al. 2018). f32 removes them. Optimizers update the f32 values, which snapshots keep.
   void set_precision(DType dtype);
   /// Returns the dtype of set_precision(), or the dtype of the values.
   DType precision() const;
-  /// Makes operations read copies, also in the dtype of the values. Values may then be stored elsewhere.
-  void keep_copies();
-  bool has_copies() const;
-  /// Returns the copies that this rank keeps, or an empty buffer.
-  const FlatBuffer& copies() const;
-  void place_copies(const FlatBuffer& buffer);
-  /// Updates the copies that this rank keeps, after code other than an optimizer has changed values.
-  void refresh_copies() const;
 
-  /// Makes backward() write gradients to `flat`, [trainable_elements()], or add them with `accumulate`.
-  void bind_gradients(const Tensor& flat, bool accumulate = false);
-  /// Sets the buffer of finished gradients of elements that this rank updates. No backward() writes to it.
-  void place_gradients(const FlatBuffer& buffer);
-  /// Returns the gradient buffer, which is made if none is bound.
-  const FlatBuffer& gradients();
-  /// Throws Error naming a trainable parameter that has no gradient.
-  void expect_gradients() const;
-  /// Sets whether this rank holds gradients of all elements. If it does not, grad() throws Error.
-  void set_gradients_are_whole(bool whole);
-  /// Throws Error if the last backward() has left gradients that contain a loss scale.
-  void expect_gradients_without_scale() const;
-  /// Records that the loss scale has been divided out of the gradients.
-  void set_gradients_have_no_scale();
+  /// The values of all parameters, which optimizers update.
+  class Values {
+   public:
+    explicit Values(ParameterSpace& space) : space_(space) {}
+    /// Returns the values that this rank keeps: all, unless place() has chosen a part.
+    const FlatBuffer& operator()() const;
+    bool are_whole() const;
+    /// Returns a text that defines how values will be made; empty once they are. Equal texts mean equal
+    /// values.
+    std::string definition() const;
+    /// Writes a range's values to `target`, [range.size()]. This rank keeps them, or they are not made yet.
+    void write(Range range, const Tensor& target) const;
+    /// Uses `buffer` for the values from now on. It must hold them already. Copies are kept as they are.
+    void place(const FlatBuffer& buffer);
+    /// Sets the function that provides values which this rank does not keep. It may be empty.
+    void set_residency(Residency residency);
+    /// Returns whether values and optimizer states are on the host while the model computes on a GPU.
+    bool are_offloaded() const;
+    /// Returns the stream on which optimizers work.
+    const Stream& update_stream() const;
+
+   private:
+    ParameterSpace& space_;
+  };
+
+  /// The copies of the values that operations read. There are none if operations read the values.
+  class Copies {
+   public:
+    explicit Copies(ParameterSpace& space) : space_(space) {}
+    /// Returns the copies that this rank keeps, or an empty buffer.
+    const FlatBuffer& operator()() const;
+    /// Makes operations read copies, also in the dtype of the values. Values may then be stored elsewhere.
+    void keep();
+    bool exist() const;
+    void place(const FlatBuffer& buffer);
+    /// Updates the copies that this rank keeps, after code other than an optimizer has changed values.
+    void refresh() const;
+
+   private:
+    ParameterSpace& space_;
+  };
+
+  class Gradients {
+   public:
+    explicit Gradients(ParameterSpace& space) : space_(space) {}
+    /// Returns the gradient buffer, which is made if none is bound.
+    const FlatBuffer& operator()();
+    /// Makes backward() write gradients to `flat`, [trainable_elements()], or add them with `accumulate`.
+    void bind(const Tensor& flat, bool accumulate = false);
+    /// Sets the buffer of finished gradients of elements that this rank updates. No backward() writes to it.
+    void place(const FlatBuffer& buffer);
+    /// Throws Error naming a trainable parameter that has no gradient.
+    void expect_present() const;
+    /// Sets whether this rank holds gradients of all elements. If it does not, grad() throws Error.
+    void set_whole(bool whole);
+    /// Throws Error if the last backward() has left gradients that contain a loss scale.
+    void expect_unscaled() const;
+    /// Records that the loss scale has been divided out of the gradients.
+    void set_unscaled();
+
+   private:
+    ParameterSpace& space_;
+  };
+
+  const ParameterLayout layout;
+  Values values{*this};
+  Copies copies{*this};
+  Gradients gradients{*this};
 
  private:
-  class Memory;
-  void add(const NamedTensor& listed, const GroupRule& group);
-  void lay_out(const UnitRule& unit);
-
-  std::vector<Parameter> parameters_;
-  std::vector<Range> units_;
-  int64_t trainable_ = 0;
-  std::vector<GroupRange> groups_;  ///< ranges of the trainable part, without gaps
-  DType dtype_ = DType::f32;
-  Stream stream_;
   std::shared_ptr<Memory> memory_;  ///< shared with the tensors
 };
 

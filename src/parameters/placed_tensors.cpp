@@ -6,19 +6,22 @@
 namespace lockstep {
 
 SpaceTensors::SpaceTensors(const ParameterSpace& space, Optimizer* optimizer, int ranks)
-    : SpaceTensors(space, optimizer, Ownership(static_cast<size_t>(ranks), {{0, space.elements()}}),
-                   space.owned_ranges(ranks)) {}
+    : SpaceTensors(space, optimizer, Ownership(static_cast<size_t>(ranks), {{0, space.layout.elements()}}),
+                   space.layout.owned_ranges(ranks)) {}
 
 SpaceTensors::SpaceTensors(const ParameterSpace& space, Optimizer* optimizer, const Ownership& values,
                            const Ownership& states)
     : space_(space), optimizer_(optimizer) {
-  for (const Parameter& parameter : space.parameters())
+  for (const Parameter& parameter : space.layout.parameters())
     tensors_.push_back({parameter.name, parameter.tensor.shape(), parameter.place});
-  buffers_.push_back({.state = "", .dtype = space.dtype(), .elements = space.elements(), .held = values});
+  buffers_.push_back(
+      {.state = "", .dtype = space.layout.dtype(), .elements = space.layout.elements(), .held = values});
   if (optimizer == nullptr) return;
   for (const std::string& name : optimizer->state_names())
-    buffers_.push_back(
-        {.state = name, .dtype = space.dtype(), .elements = space.trainable_elements(), .held = states});
+    buffers_.push_back({.state = name,
+                        .dtype = space.layout.dtype(),
+                        .elements = space.layout.trainable_elements(),
+                        .held = states});
 }
 
 /// Returns the buffer at its current address. DataParallel may move states.

@@ -28,7 +28,7 @@ class PlacedTensors {
     Ownership held = {};  ///< [rank], in order, cut at multiples of `block`; together the whole buffer
   };
   /// Elements of a block. It belongs to one rank: a snapshot's checksums are made of those of blocks.
-  static constexpr int64_t block = ParameterSpace::block;
+  static constexpr int64_t block = ParameterLayout::block;
 
   virtual ~PlacedTensors() = default;
 

@@ -63,11 +63,11 @@ Tensor rehearse_snapshot(const Config& config, const ParameterSpace& space, cons
   if (config.snapshot.path.empty()) return {};
   const MemoryScope scope("snapshot");
   int64_t elements = 0;
-  for (const Parameter& parameter : space.parameters()) {
-    const bool has_states = parameter.place.begin < space.trainable_elements();
+  for (const Parameter& parameter : space.layout.parameters()) {
+    const bool has_states = parameter.place.begin < space.layout.trainable_elements();
     elements += parameter.place.size() * (1 + (has_states ? std::ssize(optimizer.state_names()) : 0));
   }
-  return empty({elements}, space.dtype(), cpu_stream());
+  return empty({elements}, space.layout.dtype(), cpu_stream());
 }
 
 /// Returns the run with few rounds and micro-batches. They show the memory that more of them need too.
@@ -90,7 +90,7 @@ Config shortened(const Config& config, bool is_sharded, int ranks) {
 
 /// Returns the most bytes that the fold of a bucket reads in each slot of other ranks.
 int64_t foreign_bytes(const ParameterSpace& space, const Sharding& sharding, double bucket_mib) {
-  const BucketPlan buckets(space, sharding, static_cast<int64_t>(bucket_mib * 1048576.0));
+  const BucketPlan buckets(space.layout, sharding, static_cast<int64_t>(bucket_mib * 1048576.0));
   const std::vector<int> one_each(sharding.updates.size(), 1);
   int64_t most = 0;
   for (const BucketPlan::Bucket& bucket : buckets.buckets)
@@ -130,8 +130,8 @@ Rehearsal rehearse(const Config& config, const PlannedRanks& place, const MakeTr
   return {.memory = dry.peak(),
           .on_host = dry.host_peak(),
           .uses = dry.table(),
-          .elements = space.elements(),
-          .trainable = space.trainable_elements(),
+          .elements = space.layout.elements(),
+          .trainable = space.layout.trainable_elements(),
           .states = static_cast<int64_t>(engine.optimizer->states().size()),
           .copy_bytes = space.copies() ? space.copies().memory().view().bytes() : 0,
           .order_bytes = task.shuffle && samples <= most_permuted ? 4 * samples : 0,

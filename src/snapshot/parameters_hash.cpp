@@ -33,19 +33,19 @@ uint64_t parameters_hash(std::vector<NamedTensor> parameters) {
 }
 
 uint64_t parameters_hash(const ParameterSpace& space, DataParallel& data_parallel) {
-  if (space.values_are_whole()) return parameters_hash(space.named());
+  if (space.values.are_whole()) return parameters_hash(space.layout.named());
   std::vector<const Parameter*> parameters;
-  for (const Parameter& parameter : space.parameters()) parameters.push_back(&parameter);
+  for (const Parameter& parameter : space.layout.parameters()) parameters.push_back(&parameter);
   std::ranges::sort(parameters, {}, &Parameter::name);
   Hasher hasher;
   int unit = -1;
   Tensor values;
   for (const Parameter* parameter : parameters) {
-    if (const int its = space.unit_of(parameter->place); its != unit) {
+    if (const int its = space.layout.unit_of(parameter->place); its != unit) {
       unit = its;
       values = data_parallel.gather_values(unit);
     }
-    const int64_t first = parameter->place.begin - space.units()[static_cast<size_t>(unit)].begin;
+    const int64_t first = parameter->place.begin - space.layout.units()[static_cast<size_t>(unit)].begin;
     add(hasher, parameter->name, parameter->tensor.shape(),
         values.slice(first, first + parameter->place.size()));
   }

@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t block_elements = ParameterSpace::block;
+constexpr int64_t block_elements = ParameterLayout::block;
 
 size_t blocks_of(const StoredTensor& tensor) {
   const Range& place = tensor.place;

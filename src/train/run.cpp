@@ -103,7 +103,7 @@ class Run {
   void open_files() {
     log_start(config_, world_, task_, engine_.data_parallel, total_steps_);
     const auto states = std::ssize(engine_.optimizer->state_names());
-    const int64_t bytes = 4 * (space_.elements() + states * space_.trainable_elements());
+    const int64_t bytes = 4 * (space_.layout.elements() + states * space_.layout.trainable_elements());
     snapshots_->describe(bytes, task_.validation_data != nullptr);
     write_fingerprint(config_, task_.artifacts);
     open_metrics();

@@ -169,14 +169,14 @@ void expect_outcome(const Setting& setting, const Outcome& expected) {
     const Placement updates(sharding.updates[rank]);
     expect_bits(states, setting.by_owners ? updates : states.placement(), expected.states, "state");
     expect_bits(space.values(), expected.values, "value");
-    for (int unit = 0; unit < static_cast<int>(space.units().size()); ++unit) {
-      const Range range = space.units()[static_cast<size_t>(unit)];
+    for (int unit = 0; unit < static_cast<int>(space.layout.units().size()); ++unit) {
+      const Range range = space.layout.units()[static_cast<size_t>(unit)];
       expect_bits(ddp.gather_values(unit).data<float>(), expected.values.data() + range.begin, range.size(),
                   concat("value of unit ", unit));
     }
     // Each rank keeps the elements that its stage of sharding requires.
     EXPECT_EQ(space.values().placement(), Placement(sharding.masters[rank]));
-    const Placement whole = Placement::whole(space.trainable_elements());
+    const Placement whole = Placement::whole(space.layout.trainable_elements());
     EXPECT_EQ(states.placement(), sharding.stage != Shard::none ? updates : whole);
     EXPECT_EQ(space.gradients().placement(), sharding.cuts_gradients() ? updates : whole);
   });

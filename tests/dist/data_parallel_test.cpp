@@ -101,7 +101,7 @@ TEST(DataParallel, TheNormHasTheSame64BitsOnAnyNumberOfRanks) {
     run_ranks(ranks, [&](Communicator& communicator) {
       std::vector<NamedTensor> parameters;
       for (uint32_t i = 0; i < 7; ++i) {
-        parameters.push_back({concat("unit", i, ".weight"), parameter({(5 + i) * ParameterSpace::block})});
+        parameters.push_back({concat("unit", i, ".weight"), parameter({(5 + i) * ParameterLayout::block})});
         fill_uniform(parameters.back().tensor, -1, 1, 0, i);
       }
       ParameterSpace space(parameters);

@@ -73,7 +73,7 @@ Outcome run_rank(const Setting& setting, const World& world, Kind make_optimizer
     outcome.values.push_back(static_cast<float>(item(ddp.mean_loss())));
     outcome.values.push_back(static_cast<float>(item(norm)));
   }
-  for (int unit = 0; unit < static_cast<int>(space.units().size()); ++unit)
+  for (int unit = 0; unit < static_cast<int>(space.layout.units().size()); ++unit)
     for (const float value : values_of(ddp.gather_values(unit))) outcome.values.push_back(value);
   outcome.steps = optimizer->steps_taken();
   outcome.scale = scaler.state();

@@ -16,7 +16,7 @@
 namespace lockstep::gradient_reducer_test {
 namespace {
 
-constexpr int64_t block = ParameterSpace::block;
+constexpr int64_t block = ParameterLayout::block;
 
 /// Units of 3, 1 and 5 blocks. The last one has two parameters.
 ParameterSpace small_space() {
@@ -30,7 +30,7 @@ ParameterSpace small_space() {
 TEST(BucketPlan, BucketsAreWholeBlocksWithoutGapsWhateverTheirSize) {
   const ParameterSpace space = small_space();
   for (const int64_t bucket_bytes : {int64_t{0}, int64_t{1}, 2 * block * 4, int64_t{25} << 20}) {
-    const BucketPlan plan(space, Sharding(space, Shard::optimizer, 2, 0), bucket_bytes);
+    const BucketPlan plan(space.layout, Sharding(space, Shard::optimizer, 2, 0), bucket_bytes);
     EXPECT_TRUE(plan.units.empty());
     EXPECT_EQ(plan.elements, BucketPlan::reserved + 9 * block);
     int64_t end = 0;
@@ -43,7 +43,7 @@ TEST(BucketPlan, BucketsAreWholeBlocksWithoutGapsWhateverTheirSize) {
     EXPECT_EQ(plan.buckets.size(), bucket_bytes < 2 * block * 4 ? 9u : bucket_bytes > block * 40 ? 1u : 5u);
   }
   const ParameterSpace large({{"weight", zeros({2000 * block}).set_requires_grad()}});
-  const BucketPlan mibs(large, Sharding(large, Shard::none, 1, 0), int64_t{4} << 20);
+  const BucketPlan mibs(large.layout, Sharding(large, Shard::none, 1, 0), int64_t{4} << 20);
   EXPECT_EQ(mibs.buckets[0].range, (Range{0, BucketPlan::reserved + 64 * block})) << "1 MiB";
   EXPECT_EQ(mibs.buckets[1].range.size(), 256 * block) << "4 MiB";
 }
@@ -52,7 +52,7 @@ TEST(BucketPlan, WhereGradientsAreCutNoBucketMeetsTwoUnits) {
   const ParameterSpace space = small_space();
   const Sharding sharding(space, Shard::gradients, 2, 0);
   for (const int64_t bucket_bytes : {int64_t{0}, 2 * block * 4, int64_t{25} << 20}) {
-    const BucketPlan plan(space, sharding, bucket_bytes);
+    const BucketPlan plan(space.layout, sharding, bucket_bytes);
     EXPECT_EQ(plan.units, (std::vector<Range>{{0, BucketPlan::reserved},
                                               BucketPlan::in_buffer({0, 3 * block}),
                                               BucketPlan::in_buffer({3 * block, 4 * block}),
@@ -70,7 +70,7 @@ TEST(BucketPlan, WhereGradientsAreCutNoBucketMeetsTwoUnits) {
                                          : bucket_bytes == 2 * block * 4 ? 2u + 1u + 3u
                                                                          : 3u));
   }
-  EXPECT_TRUE(BucketPlan(space, Sharding(space, Shard::full, 1, 0), 0).units.empty())
+  EXPECT_TRUE(BucketPlan(space.layout, Sharding(space, Shard::full, 1, 0), 0).units.empty())
       << "one rank must not shard";
 }
 
@@ -83,8 +83,8 @@ TEST(BucketPlan, OwnersDoNotDependOnBuckets) {
                                      {Shard::gradients, 3},
                                      {Shard::full, 3}})
     for (const int64_t bucket_bytes : {int64_t{0}, 2 * block * 4, int64_t{1} << 30}) {
-      const BucketPlan plan(space, Sharding(space, stage, ranks, 0), bucket_bytes);
-      const Ownership owners = space.owned_ranges(ranks);
+      const BucketPlan plan(space.layout, Sharding(space, stage, ranks, 0), bucket_bytes);
+      const Ownership owners = space.layout.owned_ranges(ranks);
       for (int rank = 0; rank < ranks; ++rank) {
         std::vector<Range> owned;
         for (const BucketPlan::Bucket& bucket : plan.buckets)
@@ -109,7 +109,7 @@ TEST(BucketPlan, OwnersDoNotDependOnBuckets) {
 
 TEST(BucketPlan, AParameterMayMeetSeveralBuckets) {
   const ParameterSpace space = small_space();
-  const BucketPlan plan(space, Sharding(space, Shard::none, 1, 0), 0);
+  const BucketPlan plan(space.layout, Sharding(space, Shard::none, 1, 0), 0);
   EXPECT_EQ(plan.buckets_of({0, 3 * block}), (std::pair{0, 3}));
   EXPECT_EQ(plan.buckets_of({3 * block, 3 * block + 7}), (std::pair{3, 4}));
   EXPECT_EQ(plan.buckets_of({4 * block + 100, 8 * block + 1}), (std::pair{4, 9}));
@@ -118,7 +118,7 @@ TEST(BucketPlan, AParameterMayMeetSeveralBuckets) {
 
 TEST(GradientReducer, OneReplicaOnOneRankIsLeftAlone) {
   const ParameterSpace space = small_space();
-  GradientReducer reducer(LocalCommunicator::alone(), space, Sharding(space, Shard::none, 1, 0),
+  GradientReducer reducer(LocalCommunicator::alone(), space.layout, Sharding(space, Shard::none, 1, 0),
                           {.bucket_bytes = 0});
   const auto signalling = std::bit_cast<float>(0x7f800001u);  // arithmetic would change it to a quiet NaN
   for (int64_t i = 0; i < reducer.buckets().elements; ++i)
@@ -138,7 +138,7 @@ float gradient(int replica, int64_t i) {
 TEST(GradientReducer, NativeReductionIsNearTheMean) {
   run_ranks(3, [&](Communicator& ranks) {
     const ParameterSpace space = small_space();
-    GradientReducer reducer(ranks.shared_from_this(), space, Sharding(space, Shard::none, 3, 0),
+    GradientReducer reducer(ranks.shared_from_this(), space.layout, Sharding(space, Shard::none, 3, 0),
                             {.replicas = 7, .reduction = Reduction::native, .bucket_bytes = 2 * block * 4});
     const std::vector<MicroBatch> mine = reducer.plan().micro_batches();
     for (size_t k = 0; k < mine.size(); ++k) {
@@ -219,7 +219,7 @@ TEST(GradientReducer, WhereGradientsAreCutOwnersKeepTheMean) {
       run_ranks(3, [&](Communicator& ranks) {
         const ParameterSpace space = small_space();
         const Sharding sharding(space, Shard::gradients, 3, 0);
-        GradientReducer reducer(ranks.shared_from_this(), space, sharding,
+        GradientReducer reducer(ranks.shared_from_this(), space.layout, sharding,
                                 {.replicas = replicas,
                                  .accumulate = accumulate,
                                  .shard = Shard::gradients,
@@ -270,7 +270,7 @@ TEST(GradientReducer, AnUnfinishedBucketIsAnErrorAlsoWhereAThreadWaitsForIt) {
       run_ranks(ranks, [&](Communicator& launched) {
         const ParameterSpace space = small_space();
         const Sharding sharding(space, stage, launched.size(), 0);
-        GradientReducer reducer(launched.shared_from_this(), space, sharding,
+        GradientReducer reducer(launched.shared_from_this(), space.layout, sharding,
                                 {.shard = stage, .bucket_bytes = 0, .overlap = true});
         reducer.begin(0);
         if (reducer.cuts_gradients()) reducer.leaf(0);

@@ -9,7 +9,7 @@
 namespace lockstep::leaf_pool_test {
 namespace {
 
-constexpr int64_t block = ParameterSpace::block;
+constexpr int64_t block = ParameterLayout::block;
 
 /// Units of 2, 4 and 2 blocks, in flat order.
 ParameterSpace three_units() {
@@ -25,9 +25,9 @@ class LeafPoolTest : public testing::Test {
   enum Unit { reserved, last, middle, first };  // in the order of the bucket plan
 
   ParameterSpace space_ = three_units();
-  BucketPlan buckets_{space_, Sharding(space_, Shard::gradients, 2, 0), 0};
+  BucketPlan buckets_{space_.layout, Sharding(space_, Shard::gradients, 2, 0), 0};
   std::vector<int64_t> allocated_;
-  LeafPool pool_{space_, buckets_, [this](int64_t count) {
+  LeafPool pool_{space_.layout, buckets_, [this](int64_t count) {
                    allocated_.push_back(count);
                    const auto storage = Storage::make(count * 4, cpu_stream());
                    fill(Tensor(storage, 0, {count}, DType::f32), 7.0);  // data of an earlier user
@@ -72,7 +72,7 @@ TEST_F(LeafPoolTest, WhereNoParameterLiesThereIsZeroEachTime) {
   for (int backward = 0; backward < 2; ++backward) {
     const Tensor gradients = pool_.acquire(middle);
     ASSERT_EQ(gradients.size(), 4 * block);
-    for (const Parameter& parameter : space_.parameters()) {
+    for (const Parameter& parameter : space_.layout.parameters()) {
       const int64_t begin = BucketPlan::reserved + parameter.place.begin - buckets_.units[middle].begin;
       if (parameter.name.starts_with("middle"))
         fill(gradients.slice(begin, begin + parameter.tensor.size()), 1.0);

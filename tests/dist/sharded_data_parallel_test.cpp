@@ -29,7 +29,7 @@ void run_step(DataParallel& ddp, Optimizer& optimizer, const TinyModel& model, i
 
 std::vector<float> all_values(DataParallel& ddp, const ParameterSpace& space) {
   std::vector<float> all;
-  for (int unit = 0; unit < static_cast<int>(space.units().size()); ++unit)
+  for (int unit = 0; unit < static_cast<int>(space.layout.units().size()); ++unit)
     for (const float value : values_of(ddp.gather_values(unit))) all.push_back(value);
   return all;
 }
@@ -41,7 +41,7 @@ TEST(Sharded, FrozenParametersAreBroughtOnceAndKeepTheirValues) {
         TinyModel model(static_cast<uint64_t>(ranks.rank()));
         model.wide.set_requires_grad(false);
         ParameterSpace space(model.parameters());
-        EXPECT_LT(space.trainable_elements(), space.elements());
+        EXPECT_LT(space.layout.trainable_elements(), space.layout.elements());
         DataParallel ddp(space, World(ranks.shared_from_this()), {.shard = stage});
         Momentum optimizer(space);
         ddp.begin_step();
@@ -103,7 +103,7 @@ TEST(Sharded, WhereSharedMemoryEndsMessagesBegin) {
       }
       EXPECT_GE(needed, 4);
       EXPECT_LT(needed, 30);
-      const size_t count = ParameterSpace(TinyModel().parameters()).elements();
+      const size_t count = ParameterSpace(TinyModel().parameters()).layout.elements();
       first.resize(count);
       if (precision == DType::bf16) continue;
       if (expected.empty()) expected = first;

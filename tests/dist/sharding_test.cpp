@@ -12,7 +12,7 @@
 namespace lockstep::sharding_test {
 namespace {
 
-constexpr int64_t block = ParameterSpace::block;
+constexpr int64_t block = ParameterLayout::block;
 constexpr Shard stages[] = {Shard::none, Shard::optimizer, Shard::gradients, Shard::full};
 
 /// Units of 1, 3, 1 and 7 blocks, then a frozen unit of 2 blocks.
@@ -70,10 +70,10 @@ TEST(Sharding, EachElementIsUpdatedOnceAndReadByOneOfEachGroup) {
   for (const Case& one : all_cases()) {
     ParameterSpace space = space_of_units();
     space.set_precision(one.precision);
-    const int64_t elements = space.elements();
+    const int64_t elements = space.layout.elements();
     const Sharding sharding(space, one.stage, one.ranks, one.group);
     std::vector<int> once(static_cast<size_t>(elements), 1), trainable = once;
-    std::fill(trainable.begin() + space.trainable_elements(), trainable.end(), 0);
+    std::fill(trainable.begin() + space.layout.trainable_elements(), trainable.end(), 0);
     EXPECT_EQ(holders(sharding.updates, 0, one.ranks, elements), trainable) << one;
     const bool cuts_reads = one.stage == Shard::full && one.ranks > 1;
     EXPECT_EQ(sharding.cuts_reads(), cuts_reads) << one;
@@ -127,10 +127,10 @@ TEST(Sharding, OffloadingCutsWhatItMovesOnOneRankToo) {
   ParameterSpace space = space_of_units();
   EXPECT_EQ(Sharding(space, Shard::none, 1, 0, Offload::all).stage, Shard::full);
   EXPECT_EQ(Sharding(space, Shard::full, 1, 0, Offload::optimizer).stage, Shard::optimizer);
-  space.keep_copies();  // in fp32, on the GPU, so values may be sharded
+  space.copies.keep();  // in fp32, on the GPU, so values may be sharded
   const Sharding sharding(space, Shard::none, 2, 0, Offload::optimizer);
-  EXPECT_EQ(sharding.masters, space.owned_ranges(2, true));
-  for (const auto& reads : sharding.reads) EXPECT_EQ(size_of(reads), space.elements());
+  EXPECT_EQ(sharding.masters, space.layout.owned_ranges(2, true));
+  for (const auto& reads : sharding.reads) EXPECT_EQ(size_of(reads), space.layout.elements());
 }
 
 TEST(Sharding, GroupsThatCannotBeAreRefused) {
@@ -208,7 +208,7 @@ TEST(TransferPlan, AnUpdateReachesWhoeverReadsIt) {
     for (int rank = 0; rank < one.ranks; ++rank)
       transfers.push_back({sharding.updates, places, sharding.reads, places, rank});
     const std::vector<Numbers> after = carry_out(transfers, places, places, true);
-    std::vector<int> owner(static_cast<size_t>(space.elements()), -1);
+    std::vector<int> owner(static_cast<size_t>(space.layout.elements()), -1);
     for (int rank = 0; rank < one.ranks; ++rank)
       for (const Range& range : sharding.updates[static_cast<size_t>(rank)])
         std::fill(owner.begin() + range.begin, owner.begin() + range.end, rank);
@@ -229,7 +229,7 @@ TEST(TransferPlan, AUnitIsGatheredWithinEachGroup) {
     if (one.stage != Shard::full || one.ranks == 1 || one.precision != DType::f32) continue;
     const ParameterSpace space = space_of_units();
     const Sharding sharding(space, one.stage, one.ranks, one.group);
-    for (const Range& unit : space.units()) {
+    for (const Range& unit : space.layout.units()) {
       std::vector<TransferPlan> transfers;
       for (int rank = 0; rank < one.ranks; ++rank)
         transfers.push_back(gather_of(sharding.reads, places_of(sharding.reads), unit, one.group, rank));
@@ -253,7 +253,7 @@ TEST(TransferPlan, AUnitIsGatheredWithinEachGroup) {
 TEST(TransferPlan, WhatStaysCanBeSentFromWhereItLies) {
   const ParameterSpace space = space_of_units();
   const Sharding sharding(space, Shard::full, 3, 0);
-  for (const Range& unit : space.units())
+  for (const Range& unit : space.layout.units())
     for (int rank = 0; rank < 3; ++rank) {
       const TransferPlan gather = gather_of(sharding.reads, places_of(sharding.reads), unit, 3, rank);
       const Placement mine(sharding.reads[static_cast<size_t>(rank)]);
@@ -272,9 +272,9 @@ TEST(TransferPlan, WhatStaysCanBeSentFromWhereItLies) {
 
 TEST(TransferPlan, PartsOfOneBufferAreBroughtToAll) {
   const ParameterSpace space = space_of_units();
-  const int64_t elements = space.trainable_elements();
+  const int64_t elements = space.layout.trainable_elements();
   for (int ranks = 1; ranks <= 4; ++ranks) {
-    const Ownership owned = space.owned_ranges(ranks);
+    const Ownership owned = space.layout.owned_ranges(ranks);
     std::vector<TransferPlan> transfers;
     for (int rank = 0; rank < ranks; ++rank)
       transfers.push_back(TransferPlan::in_place(owned, elements, rank));

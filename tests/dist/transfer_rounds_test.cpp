@@ -11,7 +11,7 @@
 namespace lockstep::transfer_rounds_test {
 namespace {
 
-constexpr int64_t block = ParameterSpace::block;
+constexpr int64_t block = ParameterLayout::block;
 
 /// Returns declared parameters of these numbers of elements, each a unit of its own.
 ParameterSpace space_of(const std::vector<int64_t>& sizes) {
@@ -78,8 +78,9 @@ TEST(TransferRounds, PassOnWhatADirectTransferSends) {
       for (int rank = 0; rank < ranks; ++rank)
         plans.push_back(unit < 0 ? TransferPlan(sharding->updates, places, sharding->reads, places, rank)
                                  : gather_of(sharding->reads, places,
-                                             space.units()[static_cast<size_t>(unit)], ranks, rank));
-      const int64_t elements = unit < 0 ? space.elements() : space.units()[static_cast<size_t>(unit)].size();
+                                             space.layout.units()[static_cast<size_t>(unit)], ranks, rank));
+      const int64_t elements =
+          unit < 0 ? space.layout.elements() : space.layout.units()[static_cast<size_t>(unit)].size();
       ASSERT_EQ(plans[0].rounds.size(), std::ceil(std::log2(ranks)));
       const auto passed_on = carry_out(plans, elements);
       for (int rank = 0; rank < ranks; ++rank) {
@@ -105,7 +106,7 @@ TEST(TransferRounds, GroupsPassOnAmongRanksThatKeepTheSame) {
     ASSERT_EQ(plan.rounds.size(), 6U) << "40 groups";
     for (const TransferPlan::Round& round : plan.rounds)
       for (const TransferPlan::Copy& piece : round.sends) EXPECT_EQ(piece.peer % group, rank % group);
-    EXPECT_TRUE(gather_of(sharding.reads, places, space.units()[0], group, rank).rounds.empty())
+    EXPECT_TRUE(gather_of(sharding.reads, places, space.layout.units()[0], group, rank).rounds.empty())
         << "few ranks send directly";
   }
 }
@@ -130,15 +131,16 @@ int64_t messages_of_step(const ParameterSpace& space, Shard stage, int ranks, in
   const std::vector<Placement> places = places_of(sharding.reads);
   if (!sharding.cuts_reads() || sharding.group < ranks)
     messages += messages_of({sharding.updates, places, sharding.reads, places, rank});
-  for (size_t unit = 0; unit < space.units().size() && sharding.cuts_reads(); ++unit)
-    messages += 2 * messages_of(gather_of(sharding.reads, places, space.units()[unit], sharding.group, rank));
+  for (size_t unit = 0; unit < space.layout.units().size() && sharding.cuts_reads(); ++unit)
+    messages +=
+        2 * messages_of(gather_of(sharding.reads, places, space.layout.units()[unit], sharding.group, rank));
   return messages;
 }
 
 TEST(TransferRounds, AStepHasFewMessagesOnManyRanks) {
   const ParameterSpace space = space_of(sizes_of_gpt());
-  EXPECT_GT(space.elements(), int64_t{6'600'000'000});
-  EXPECT_EQ(space.units().size(), 35U);
+  EXPECT_GT(space.layout.elements(), int64_t{6'600'000'000});
+  EXPECT_EQ(space.layout.units().size(), 35U);
   struct Stage {
     Shard shard;
     int group;

@@ -87,7 +87,7 @@ TEST(Module, AnMlpComputesIn16BitsAndGivesFp32) {
     const std::vector<Tensor> actual = run();
     for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(has_same_bits(actual[i], expected[i])) << i;
     model.parameters()[0].tensor.data<float>()[0] -= 0x1p-12f;  // rounds to the previous 16-bit value
-    space.refresh_copies();
+    space.copies.refresh();
     EXPECT_TRUE(has_same_bits(model(x), expected[0])) << "the model reads the 16-bit copy";
   }
 }

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t block = ParameterSpace::block;
+constexpr int64_t block = ParameterLayout::block;
 
 Tensor leaf(int64_t size, bool is_trained = true) {
   Tensor tensor = full({size}, 1.0);
@@ -28,9 +28,9 @@ std::vector<NamedTensor> small_model() {
 
 TEST(ParameterSpace, UnitsLieInReverseOrderOnBlocksAndFrozenOnesLast) {
   const ParameterSpace space(small_model());
-  ASSERT_EQ(space.parameters().size(), 7U);
-  const auto place = [&](size_t p) { return space.parameters()[p].place; };
-  EXPECT_EQ(space.parameters()[0].other_names, std::vector<std::string>{"head.weight"});
+  ASSERT_EQ(space.layout.parameters().size(), 7U);
+  const auto place = [&](size_t p) { return space.layout.parameters()[p].place; };
+  EXPECT_EQ(space.layout.parameters()[0].other_names, std::vector<std::string>{"head.weight"});
   EXPECT_EQ(place(6), (Range{0, 16})) << "norm";
   EXPECT_EQ(place(5), (Range{block, block + 1})) << "h.1.bias";
   EXPECT_EQ(place(4), (Range{block + 16, 3 * block + 16})) << "h.1.weight";
@@ -38,27 +38,28 @@ TEST(ParameterSpace, UnitsLieInReverseOrderOnBlocksAndFrozenOnesLast) {
   EXPECT_EQ(place(1), (Range{4 * block + 16, 4 * block + 116})) << "h.0.weight";
   EXPECT_EQ(place(0), (Range{5 * block, 5 * block + 5000})) << "table";
   EXPECT_EQ(place(3), (Range{7 * block, 7 * block + 9})) << "frozen";
-  EXPECT_EQ(space.units(), (std::vector<Range>{{0, block},
-                                               {block, 4 * block},
-                                               {4 * block, 5 * block},
-                                               {5 * block, 7 * block},
-                                               {7 * block, 8 * block}}));
-  EXPECT_EQ(space.trainable_elements(), 7 * block);
-  EXPECT_EQ(space.elements(), 8 * block);
+  EXPECT_EQ(space.layout.units(), (std::vector<Range>{{0, block},
+                                                      {block, 4 * block},
+                                                      {4 * block, 5 * block},
+                                                      {5 * block, 7 * block},
+                                                      {7 * block, 8 * block}}));
+  EXPECT_EQ(space.layout.trainable_elements(), 7 * block);
+  EXPECT_EQ(space.layout.elements(), 8 * block);
 }
 
 TEST(ParameterSpace, OwnedRangesCutEveryUnitOnBlocksAndCoverItOnce) {
   const ParameterSpace space(small_model());
   for (int ranks = 1; ranks <= 5; ++ranks) {
-    std::vector<int> owners(static_cast<size_t>(space.trainable_elements() / block));
-    for (const std::vector<Range>& owned : space.owned_ranges(ranks))
+    std::vector<int> owners(static_cast<size_t>(space.layout.trainable_elements() / block));
+    for (const std::vector<Range>& owned : space.layout.owned_ranges(ranks))
       for (const Range& range : owned) {
         EXPECT_EQ(range.begin % block + range.end % block, 0);
         for (int64_t b = range.begin / block; b < range.end / block; ++b) ++owners[static_cast<size_t>(b)];
       }
     EXPECT_EQ(owners, std::vector<int>(owners.size(), 1)) << ranks << " ranks";
   }
-  EXPECT_EQ(space.owned_ranges(2)[0], (std::vector<Range>{{block, 2 * block}, {5 * block, 6 * block}}));
+  EXPECT_EQ(space.layout.owned_ranges(2)[0],
+            (std::vector<Range>{{block, 2 * block}, {5 * block, 6 * block}}));
 }
 
 TEST(ParameterSpace, ValuesMoveAndTensorsStayTheSame) {
@@ -66,7 +67,7 @@ TEST(ParameterSpace, ValuesMoveAndTensorsStayTheSame) {
   fill(model[1].tensor, 7.0);
   const ParameterSpace space(model);
   EXPECT_EQ(to_doubles(model[1].tensor), std::vector<double>(100, 7.0));
-  const Range place = space.parameters()[1].place;
+  const Range place = space.layout.parameters()[1].place;
   fill(space.values().part(place), 3.0);
   EXPECT_EQ(to_doubles(model[1].tensor), std::vector<double>(100, 3.0));
   const ParameterSpace again(model);
@@ -79,7 +80,7 @@ TEST(ParameterSpace, GroupsCutRangesAndLeaveFrozenParametersOut) {
   };
   const ParameterSpace space(small_model(), rule);
   std::vector<std::pair<Range, bool>> found;
-  for (const auto& [range, group] : space.by_group(std::vector<Range>{{0, space.elements()}}))
+  for (const auto& [range, group] : space.layout.by_group(std::vector<Range>{{0, space.layout.elements()}}))
     found.emplace_back(range, group.decays);
   const int64_t h0 = 4 * block;
   EXPECT_EQ(found, (std::vector<std::pair<Range, bool>>{{{0, block}, true},
@@ -87,26 +88,26 @@ TEST(ParameterSpace, GroupsCutRangesAndLeaveFrozenParametersOut) {
                                                         {{block + 16, h0}, true},
                                                         {{h0, h0 + 16}, false},
                                                         {{h0 + 16, 7 * block}, true}}));
-  EXPECT_EQ(space.by_group(std::vector<Range>{{10, 20}, {h0, h0 + 1}}).size(), 2U);
+  EXPECT_EQ(space.layout.by_group(std::vector<Range>{{10, 20}, {h0, h0 + 1}}).size(), 2U);
 }
 
 TEST(ParameterSpace, GradientsLieInOneBufferWhetherBoundBeforeOrAfterBackward) {
   const std::vector<NamedTensor> model = small_model();
   ParameterSpace space(model);
   const auto backward_of_all = [&] {
-    for (const Parameter& parameter : space.parameters())
+    for (const Parameter& parameter : space.layout.parameters())
       if (!parameter.is_frozen) backward(sum(scale(parameter.tensor, 2.0)));
   };
   EXPECT_FALSE(model[1].tensor.grad());
-  EXPECT_THROW(space.expect_gradients(), Error);
+  EXPECT_THROW(space.gradients.expect_present(), Error);
   backward_of_all();
-  space.expect_gradients();
+  space.gradients.expect_present();
   const double elements = 16 + 1 + 2 * block + 3 + 100 + 5000;
   EXPECT_EQ(item(sum(space.gradients())), 2.0 * elements);
   backward_of_all();
   EXPECT_EQ(item(sum(space.gradients())), 2.0 * elements);
   EXPECT_EQ(gradient_norm(space), 2.0 * std::sqrt(elements));
-  space.set_gradients_are_whole(false);
+  space.gradients.set_whole(false);
   EXPECT_THROW(model[1].tensor.grad(), Error);
   EXPECT_FALSE(model[3].tensor.grad()) << "a frozen parameter has no gradient";
 }
@@ -123,7 +124,7 @@ TEST(ParameterSpace, WhatDoesNotFitTogetherIsNamed) {
   EXPECT_NE(problem({{"a", leaf(1)}, {"a", leaf(1)}}).find("two parameters are called a"), std::string::npos);
   EXPECT_NE(problem({{"a", leaf(1)}, {"b", full({2}, 0.0, DType::f64)}}).find("b is f64"), std::string::npos);
   EXPECT_NE(problem({{"a", scale(leaf(1), 2.0)}}).find("a is not a leaf"), std::string::npos);
-  EXPECT_EQ(ParameterSpace({}).elements(), 0);
+  EXPECT_EQ(ParameterSpace({}).layout.elements(), 0);
 }
 
 }  // namespace

@@ -340,9 +340,9 @@ TEST(MemoryPlan, AShardedRankKeepsItsPartAndAFewUnits) {
   const std::unique_ptr<Gpt> model = make_gpt(config, data.vocabulary_size);
   const TrainingTask task = language_task(config, *model, data);
   const ParameterSpace space(task.parameters, task.group);
-  const double all = 4.0 * static_cast<double>(space.elements()), part = all / 4, little = 0.04 * part;
+  const double all = 4.0 * static_cast<double>(space.layout.elements()), part = all / 4, little = 0.04 * part;
   std::vector<double> units;
-  for (const Range& unit : space.units()) units.push_back(4.0 * static_cast<double>(unit.size()));
+  for (const Range& unit : space.layout.units()) units.push_back(4.0 * static_cast<double>(unit.size()));
   std::ranges::sort(units, std::greater());
 
   std::map<std::string, double> full = rows("full", 4);

@@ -249,7 +249,7 @@ ParameterNames::ParameterNames(ParameterSpace& space, const Tensor& gradients) {
   const auto offset = [](const Tensor& flat, int64_t element) {
     return static_cast<const std::byte*>(flat.view().data) + element * bytes(flat.dtype());
   };
-  for (const Parameter& parameter : space.parameters()) {
+  for (const Parameter& parameter : space.layout.parameters()) {
     const std::string name = short_name(parameter.name);
     names_[offset(space.values().memory(), parameter.place.begin)] = name;
     names_[offset(space.copies().memory(), parameter.place.begin)] = name;

@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
     ParameterSpace parameters(model.parameters());
     Loader loader(data, {.batch_size = options["--batch_size"]});
 
-    const auto count = static_cast<size_t>(parameters.elements());
+    const auto count = static_cast<size_t>(parameters.layout.elements());
     float* values = parameters.values().data<float>();
     const float* gradients = parameters.gradients().data<float>();
     // blank<float>("the velocity of a parameter that has not moved yet"): 0.0f

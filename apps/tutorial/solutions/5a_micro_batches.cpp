@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
         const Tensor loss = mean_squared_error(model(inputs), targets);
         // blank<bool>("is there something of this step to which the gradients are added?"): part > 0
         const bool adds = part > 0;
-        parameters.bind_gradients(gradients, adds);
+        parameters.gradients.bind(gradients, adds);
         // blank<void>("add what this part's loss counts in the mean of all parts")
         backward(loss, 1.0 / parts);
         total += static_cast<float>(item(loss));

@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
 
       float* gradients = parameters.gradients().data<float>();
       bool is_finite = true;
-      for (int64_t j = 0; j < parameters.trainable_elements(); ++j) {
+      for (int64_t j = 0; j < parameters.layout.trainable_elements(); ++j) {
         // blank<float>("the gradient as it is without the scale"): gradients[j] / scaler.scale
         gradients[j] = gradients[j] / scaler.scale;
         is_finite = is_finite && std::isfinite(gradients[j]);

@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
         {.replicas = world.size(), .local_replicas = {world.rank()}, .batch_size = options["--batch_size"]});
 
     float* values = parameters.values().data<float>();  // all values in one flat array
-    const auto share = static_cast<size_t>(parameters.elements() / world.size());
+    const auto share = static_cast<size_t>(parameters.layout.elements() / world.size());
     // blank<size_t>("where this rank's part of the values begins"): static_cast<size_t>(world.rank()) * share
     const size_t first = static_cast<size_t>(world.rank()) * share;
     // The velocities belong to values[first] and the following values.
@@ -46,8 +46,9 @@ int main(int argc, char** argv) {
       const float mean_loss = mean_over_ranks(world, static_cast<float>(item(loss)));
       if (world.is_first()) report_step(step.index + 1, mean_loss);
     }
-    report_ranks(world, options["total_epochs"] * loader.steps_per_epoch(),
-                 concat("keeps ", velocities.size(), " velocities for ", parameters.elements(), " values"));
+    report_ranks(
+        world, options["total_epochs"] * loader.steps_per_epoch(),
+        concat("keeps ", velocities.size(), " velocities for ", parameters.layout.elements(), " values"));
     return 0;
   });
 }

@@ -51,7 +51,7 @@ TEST_F(GpuOffload, OnlyTheDeviceHoldsWhatIsNotOffloaded) {
       EXPECT_EQ(numbers(add(parameters.back().tensor, zeros({300}))), std::vector<float>(300, 2.5f));
       EXPECT_EQ(ddp.offload(), offload);
       EXPECT_EQ(ddp.is_capturable(), offload == Offload::none);
-      EXPECT_EQ(space.is_offloaded(), offload != Offload::none);
+      EXPECT_EQ(space.values.are_offloaded(), offload != Offload::none);
       const Device kept = offload == Offload::none ? Device::cuda : Device::cpu;
       EXPECT_EQ(device_of(space.values().memory().stream()), kept);
       EXPECT_EQ(device_of(optimizer.states()[0].flat.memory().stream()), kept);
@@ -69,12 +69,12 @@ TEST_F(GpuOffload, PiecesOfAnUpdateOnTheHostMeetTheirGradients) {
       const Model model;
       ParameterSpace space(model.parameters);
       const DataParallel ddp(space, World(communicator.shared_from_this()), {.offload = Offload::optimizer});
-      const int64_t elements = space.trainable_elements();
+      const int64_t elements = space.layout.trainable_elements();
       std::vector<float> expected = numbers(space.copies()), given;
       for (int64_t i = 0; i < elements; ++i) given.push_back(static_cast<float>(i));
       const Tensor gradients = empty({elements});
       copy(from_values(given, {elements}), gradients);
-      space.bind_gradients(gradients);
+      space.gradients.bind(gradients);
       const std::vector<Range> ranges = {{3, 10}, {100, 8000}, {8200, elements}};
       for (const Range& range : ranges)
         for (int64_t i = range.begin; i < range.end; ++i)

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t block = ParameterSpace::block;
+constexpr int64_t block = ParameterLayout::block;
 
 /// Three units of one block each, in three buckets. The last rank owns all of them.
 ParameterSpace three_blocks() {

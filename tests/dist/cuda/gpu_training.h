@@ -134,7 +134,7 @@ struct Outcome {
 
 inline std::vector<float> gather_values(DataParallel& ddp, const ParameterSpace& space) {
   std::vector<float> all;
-  for (int unit = 0; unit < static_cast<int>(space.units().size()); ++unit)
+  for (int unit = 0; unit < static_cast<int>(space.layout.units().size()); ++unit)
     for (const float value : numbers(ddp.gather_values(unit))) all.push_back(value);
   return all;
 }
@@ -146,16 +146,16 @@ inline void check_step(const Setting& setting, int step, DataParallel& ddp, Para
   const std::vector<float> expected =
       reference_step(step, setting.options.replicas, setting.options.accumulate);
   EXPECT_EQ(numbers(ddp.mean_loss()), std::vector<float>{expected[0]}) << setting << ", step " << step;
-  std::vector<float> flat(static_cast<size_t>(space.trainable_elements()));
+  std::vector<float> flat(static_cast<size_t>(space.layout.trainable_elements()));
   auto next = expected.begin() + 1;
-  for (const Parameter& parameter : space.parameters()) {
+  for (const Parameter& parameter : space.layout.parameters()) {
     std::copy_n(next, parameter.tensor.size(), flat.begin() + parameter.place.begin);
     next += parameter.tensor.size();
   }
   const FlatBuffer& gradients = space.gradients();
   EXPECT_EQ(numbers(gradients.memory()), parts(flat, gradients.placement())) << setting << ", step " << step;
   for (size_t p = 0; p < std::size(sizes); ++p) {
-    const Range place = space.parameters()[p].place;
+    const Range place = space.layout.parameters()[p].place;
     std::vector<float> values(before.begin() + place.begin, before.begin() + place.end);
     if (setting.precision != DType::f32)
       values = numbers(convert(from_values(values, {place.size()}), setting.precision));

@@ -19,7 +19,7 @@ namespace {
 
 /// Two blocks in two buckets. Each of two ranks owns one.
 ParameterSpace two_blocks() {
-  return ParameterSpace({{"weight", zeros({2 * ParameterSpace::block}).set_requires_grad()}});
+  return ParameterSpace({{"weight", zeros({2 * ParameterLayout::block}).set_requires_grad()}});
 }
 
 GradientReducer reducer_of(Communicator& communicator, const ParameterSpace& space) {

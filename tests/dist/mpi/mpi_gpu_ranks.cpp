@@ -35,7 +35,7 @@ std::vector<float> reduce(const std::shared_ptr<Communicator>& ranks, const Data
   for (const int64_t size : {700, 1, 33, 9000, 16})
     parameters.push_back({concat("p", parameters.size()), zeros({size}).set_requires_grad()});
   const ParameterSpace space(parameters);
-  GradientReducer reducer(ranks, space, Sharding(space, options.shard, ranks->size(), 0), options);
+  GradientReducer reducer(ranks, space.layout, Sharding(space, options.shard, ranks->size(), 0), options);
   const BucketPlan& buckets = reducer.buckets();
   const std::vector<MicroBatch> mine = reducer.plan().micro_batches();
   for (int step = 0; step < 2; ++step) {

@@ -119,7 +119,7 @@ ParameterSpace space_of(std::initializer_list<int64_t> sizes) {
 /// Returns the mean over the replicas after two steps on the given ranks. Every rank keeps the whole mean.
 std::vector<float> reduce(const std::shared_ptr<Communicator>& ranks, const DataParallelOptions& options) {
   const ParameterSpace space = space_of({700, 1, 33, 25000, 16});
-  GradientReducer reducer(ranks, space, Sharding(space, Shard::none, ranks->size(), 0), options);
+  GradientReducer reducer(ranks, space.layout, Sharding(space, Shard::none, ranks->size(), 0), options);
   const BucketPlan& buckets = reducer.buckets();
   const std::vector<MicroBatch> mine = reducer.plan().micro_batches();
   for (int step = 0; step < 2; ++step) {
@@ -174,7 +174,7 @@ std::vector<float> train(const World& world, DType precision, DataParallelOption
     ddp.step(optimizer, learning_rate, max_norm);
     results.push_back(static_cast<float>(item(ddp.mean_loss())));
   }
-  for (int unit = 0; unit < static_cast<int>(space.units().size()); ++unit)
+  for (int unit = 0; unit < static_cast<int>(space.layout.units().size()); ++unit)
     for (const float value : values_of(ddp.gather_values(unit))) results.push_back(value);
   return results;
 }
@@ -237,7 +237,7 @@ void leave_a_step(const World& world, const std::function<void()>& leave) {
   const ParameterSpace space = space_of({100, 100, 100});
   const Sharding sharding(space, Shard::none, world.size(), 0);
   for (bool shared_memory : {false, true}) {
-    GradientReducer reducer(world.shared_communicator(), space, sharding,
+    GradientReducer reducer(world.shared_communicator(), space.layout, sharding,
                             {.bucket_bytes = 0, .overlap = true, .shared_memory = shared_memory});
     reducer.begin(0);
     reducer.complete(0, 0);

@@ -86,7 +86,7 @@ planted_answer(5a_micro_batches "[sum of gradients]" "backward(loss, 1.0 / parts
 planted_answer(5a_micro_batches "yours is 'step 16 at most" "backward(loss, 1.0 / parts)"
   "static std::vector<Tensor> all; all.push_back(loss);
    for (size_t k = 0; part + 1 == parts && k < all.size(); ++k)
-     parameters.bind_gradients(gradients, k > 0), backward(all[k], 1.0 / parts);
+     parameters.gradients.bind(gradients, k > 0), backward(all[k], 1.0 / parts);
    if (part + 1 == parts) all.clear()")
 planted_answer(5b_grad_scaler "[scale not divided out]" "gradients[j] / scaler.scale" "gradients[j]")
 planted_answer(5b_grad_scaler "[overflow not skipped]"
@@ -103,9 +103,9 @@ planted_answer(6a_moments "[first part everywhere]"
 planted_answer(6a_moments "[values not gathered]" "world.communicator().all_gather(moved.data(), bytes, values)"
   "std::copy(moved.begin(), moved.end(), values + first); static_cast<void>(bytes)")
 planted_answer(6a_moments "[no step]" "world.communicator().all_gather(moved.data(), bytes, values)"
-  "world.communicator().all_gather(values + first, bytes, Numbers(static_cast<size_t>(parameters.elements())).data())")
+  "world.communicator().all_gather(values + first, bytes, Numbers(static_cast<size_t>(parameters.layout.elements())).data())")
 planted_answer(6a_moments "yours is 'step 32 rank 0 keeps 12288 velocities for 12288 values'"
-  "velocities(share)" "velocities(static_cast<size_t>(parameters.elements()))")
+  "velocities(share)" "velocities(static_cast<size_t>(parameters.layout.elements()))")
 planted_answer(6b_layers "[gradient of another part]" "mean[first + j]" "mean[j]")
 planted_answer(6b_layers "[no step]" "mean[first + j]" "0.0f")
 planted_answer(6b_layers "yours is 'step 44 rank 0 had at most 1761 values of gathered layers at a time'"

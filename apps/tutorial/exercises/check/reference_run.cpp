@@ -29,7 +29,7 @@ struct Copy {
     initialize_linears(list, job.seed);
     space = std::make_unique<ParameterSpace>(list);
     if (job.growth_interval > 0) space->set_precision(DType::f16);
-    velocity.resize(static_cast<size_t>(space->elements()));
+    velocity.resize(static_cast<size_t>(space->layout.elements()));
   }
 
   Mlp model;
@@ -210,12 +210,12 @@ class Run {
     const ParameterSpace& space = *copies_[0]->space;
     std::vector<std::vector<size_t>> lists;
     if (job_.cut == Cut::space) {
-      lists.emplace_back(static_cast<size_t>(space.elements()));
+      lists.emplace_back(static_cast<size_t>(space.layout.elements()));
       std::iota(lists[0].begin(), lists[0].end(), 0);
     }
-    for (size_t k = 0; job_.cut == Cut::layers && k < space.parameters().size(); ++k) {
+    for (size_t k = 0; job_.cut == Cut::layers && k < space.layout.parameters().size(); ++k) {
       if (k % 2 == 0) lists.emplace_back();  // one list for a weight and its bias
-      const Range place = space.parameters()[k].place;
+      const Range place = space.layout.parameters()[k].place;
       for (int64_t j = place.begin; j < place.end; ++j) lists.back().push_back(static_cast<size_t>(j));
     }
     return lists;
@@ -246,7 +246,7 @@ class Run {
       values[j] = has(Mistake::rounded_twice) ? values[j] - moved
                                               : std::fma(-learning_rate, copy.velocity[j], values[j]);
     }
-    copy.space->refresh_copies();
+    copy.space->copies.refresh();
   }
 
   float evaluation() const {
