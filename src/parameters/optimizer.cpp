@@ -143,8 +143,9 @@ std::vector<NamedTensor> Optimizer::state() {
   for (const State& state : states()) {
     expect(state.flat.is_whole(space_.layout.trainable_elements()),
            "this rank keeps only the optimizer's states of its owned ranges");
-    const std::vector<NamedTensor> parts = space_.layout.named_parts(state.flat.memory(), state.name);
-    all.insert(all.end(), parts.begin(), parts.end());
+    for (const auto& [name, others, tensor, place, group, is_frozen] : space_.layout.parameters())
+      if (!is_frozen)
+        all.push_back({concat(name, ".", state.name), state.flat.part(place).reshape(tensor.shape())});
   }
   return all;
 }

@@ -91,22 +91,6 @@ void ParameterLayout::lay_out(const UnitRule& rule) {
   for (size_t i = 0; i + 1 < groups_.size(); ++i) groups_[i].range.end = groups_[i + 1].range.begin;
 }
 
-std::vector<NamedTensor> ParameterLayout::named() const {
-  std::vector<NamedTensor> all;
-  for (const Parameter& parameter : parameters_) all.push_back({parameter.name, parameter.tensor});
-  return all;
-}
-
-std::vector<NamedTensor> ParameterLayout::named_parts(const Tensor& flat, const std::string& suffix) const {
-  std::vector<NamedTensor> all;
-  for (const Parameter& parameter : parameters_)
-    if (parameter.place.end <= flat.size())
-      all.push_back(
-          {concat(parameter.name, ".", suffix),
-           flat.slice(parameter.place.begin, parameter.place.end).reshape(parameter.tensor.shape())});
-  return all;
-}
-
 int ParameterLayout::unit_of(Range place) const {
   const auto after = std::ranges::upper_bound(units_, place.begin, {}, &Range::begin);
   return static_cast<int>(after - units_.begin()) - 1;

@@ -61,8 +61,6 @@ class ParameterLayout {
 
   /// Returns the parameters in canonical order, which is that of registration.
   const std::vector<Parameter>& parameters() const { return parameters_; }
-  /// Returns each parameter once, under its first name, in canonical order.
-  std::vector<NamedTensor> named() const;
   const Stream& stream() const { return stream_; }
   DType dtype() const { return dtype_; }
 
@@ -84,10 +82,6 @@ class ParameterLayout {
   };
   /// Returns the trainable part of the ranges, cut by group.
   std::vector<GroupRange> by_group(std::span<const Range> ranges) const;
-
-  /// Returns each parameter's part of a buffer of this space, named "<parameter>.<suffix>". The buffer has
-  /// [elements()], or [trainable_elements()] without the frozen parameters.
-  std::vector<NamedTensor> named_parts(const Tensor& flat, const std::string& suffix) const;
 
  private:
   void add(const NamedTensor& listed, const GroupRule& group);

@@ -2,7 +2,6 @@
 #include "parameters/parameter_space.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "kernels/convert.h"
 #include "tensor/create.h"
@@ -10,36 +9,22 @@
 
 namespace lockstep {
 
-/// The state of a space that its tensors share. It outlives the space with them.
-class ParameterSpace::Memory final : public ParameterMemory {
- public:
-  std::byte* find(Range place, DType dtype) override {
-    if (space) {
-      space->values();
-      space->copies();
-    }
-    const FlatBuffer& buffer = copies && dtype == copies.dtype() ? copies : values;
-    expect(buffer && buffer.dtype() == dtype, "a parameter in ", values ? values.dtype() : dtype,
-           " has no copy in ", dtype, ", which this operation computes in");
-    if (buffer.is_whole(elements)) return static_cast<std::byte*>(buffer.view(place).data);
-    expect(dtype == precision, "an operation reads a sharded parameter in ", dtype,
-           ", but the model computes in ", precision, ": convert() the operation's other inputs");
-    expect(static_cast<bool>(residency),
-           "this rank keeps a part of the parameters, and the DataParallel that gathers the rest no longer "
-           "exists");
-    return residency(place, dtype);
+std::byte* ParameterSpace::Memory::find(Range place, DType dtype) {
+  if (space) {
+    space->values();
+    space->copies();
   }
-  DType compute_dtype() const override { return precision; }
-
-  const ParameterSpace* space = nullptr;  ///< null once the space is destroyed
-  int64_t elements = 0;
-  DType precision = DType::f32;  ///< the dtype in which the model computes
-  bool keeps_copies = false;     ///< copies exist even in the dtype of the values
-  FlatBuffer values;             ///< made at first use, like copies and gradients
-  FlatBuffer copies;
-  FlatBuffer gradients;
-  Residency residency;
-};
+  const FlatBuffer& buffer = copies && dtype == copies.dtype() ? copies : values;
+  expect(buffer && buffer.dtype() == dtype, "a parameter in ", values ? values.dtype() : dtype,
+         " has no copy in ", dtype, ", which this operation computes in");
+  if (buffer.is_whole(elements)) return static_cast<std::byte*>(buffer.view(place).data);
+  expect(dtype == precision, "an operation reads a sharded parameter in ", dtype,
+         ", but the model computes in ", precision, ": convert() the operation's other inputs");
+  expect(static_cast<bool>(residency),
+         "this rank keeps a part of the parameters, and the DataParallel that gathers the rest no longer "
+         "exists");
+  return residency(place, dtype);
+}
 
 ParameterSpace::ParameterSpace(const std::vector<NamedTensor>& listed, const GroupRule& group,
                                const ParameterLayout::UnitRule& unit)
@@ -73,8 +58,6 @@ void ParameterSpace::set_precision(DType dtype) {
   if (memory_->values) copies.refresh();
 }
 
-DType ParameterSpace::precision() const { return memory_->precision; }
-
 const FlatBuffer& ParameterSpace::Values::operator()() const {
   FlatBuffer& made = space_.memory_->values;
   if (!made) {
@@ -88,8 +71,6 @@ const FlatBuffer& ParameterSpace::Values::operator()() const {
   }
   return made;
 }
-
-bool ParameterSpace::Values::are_whole() const { return (*this)().is_whole(space_.layout.elements()); }
 
 std::string ParameterSpace::Values::definition() const {
   std::string rules;
@@ -131,19 +112,6 @@ void ParameterSpace::Values::place(const FlatBuffer& buffer) {
   }
 }
 
-void ParameterSpace::Values::set_residency(Residency residency) {
-  space_.memory_->residency = std::move(residency);
-}
-
-bool ParameterSpace::Values::are_offloaded() const {
-  const FlatBuffer& made = space_.memory_->values;
-  return made && device_of(made.memory().stream()) != device_of(space_.layout.stream());
-}
-
-const Stream& ParameterSpace::Values::update_stream() const {
-  return are_offloaded() ? cpu_stream() : space_.layout.stream();
-}
-
 const FlatBuffer& ParameterSpace::Copies::operator()() const {
   FlatBuffer& made = space_.memory_->copies;
   if (exist() && !made) {
@@ -152,12 +120,6 @@ const FlatBuffer& ParameterSpace::Copies::operator()() const {
     refresh();
   }
   return made;
-}
-
-void ParameterSpace::Copies::keep() { space_.memory_->keeps_copies = true; }
-
-bool ParameterSpace::Copies::exist() const {
-  return space_.precision() != space_.layout.dtype() || space_.memory_->keeps_copies;
 }
 
 void ParameterSpace::Copies::place(const FlatBuffer& buffer) {
@@ -214,17 +176,11 @@ void ParameterSpace::Gradients::bind(const Tensor& flat, bool accumulate) {
   }
 }
 
-void ParameterSpace::Gradients::place(const FlatBuffer& buffer) { space_.memory_->gradients = buffer; }
-
 void ParameterSpace::Gradients::expect_present() const {
   for (const Parameter& parameter : space_.layout.parameters())
     expect(parameter.is_frozen || static_cast<bool>(parameter.tensor.grad()), parameter.name,
            " has no gradient: call backward() first");
 }
-
-void ParameterSpace::Gradients::set_whole(bool whole) { space_.memory_->gradients_are_whole = whole; }
-
-void ParameterSpace::Gradients::set_unscaled() { space_.memory_->gradients_are_scaled = false; }
 
 void ParameterSpace::Gradients::expect_unscaled() const {
   expect(!space_.memory_->gradients_are_scaled,

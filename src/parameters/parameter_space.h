@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "parameters/parameter_layout.h"
@@ -18,7 +19,18 @@ using Residency = std::function<std::byte*(Range place, DType dtype)>;
 /// Memory is made at first use, so that DataParallel can place it before. Values, their copies in 16 bits,
 /// gradients and an optimizer's states are flat buffers. A rank may hold a part of them.
 class ParameterSpace {
-  class Memory;
+  /// The state that a space shares with its tensors. It outlives the space with them.
+  struct Memory final : ParameterMemory {
+    std::byte* find(Range place, DType dtype) override;
+    DType compute_dtype() const override { return precision; }
+
+    const ParameterSpace* space = nullptr;  ///< null once the space is destroyed
+    int64_t elements = 0;
+    DType precision = DType::f32;          ///< the dtype in which the model computes
+    bool keeps_copies = false;             ///< copies exist even in the dtype of the values
+    FlatBuffer values, copies, gradients;  ///< made at first use
+    Residency residency;
+  };
 
  public:
   /// Takes over the listed tensors. Throws Error like ParameterLayout.
@@ -32,7 +44,7 @@ class ParameterSpace {
   /// (Micikevicius et al. 2018). f32 removes them. Optimizers update the f32 values, which snapshots keep.
   void set_precision(DType dtype);
   /// Returns the dtype of set_precision(), or the dtype of the values.
-  DType precision() const;
+  DType precision() const { return memory_->precision; }
 
   /// The values of all parameters, which optimizers update.
   class Values {
@@ -40,7 +52,7 @@ class ParameterSpace {
     explicit Values(ParameterSpace& space) : space_(space) {}
     /// Returns the values that this rank keeps: all, unless place() has chosen a part.
     const FlatBuffer& operator()() const;
-    bool are_whole() const;
+    bool are_whole() const { return (*this)().is_whole(space_.layout.elements()); }
     /// Returns a text that defines how values will be made; empty once they are. Equal texts mean equal
     /// values.
     std::string definition() const;
@@ -49,11 +61,14 @@ class ParameterSpace {
     /// Uses `buffer` for the values from now on. It must hold them already. Copies are kept as they are.
     void place(const FlatBuffer& buffer);
     /// Sets the function that provides values which this rank does not keep. It may be empty.
-    void set_residency(Residency residency);
+    void set_residency(Residency residency) { space_.memory_->residency = std::move(residency); }
     /// Returns whether values and optimizer states are on the host while the model computes on a GPU.
-    bool are_offloaded() const;
+    bool are_offloaded() const {
+      const FlatBuffer& made = space_.memory_->values;
+      return made && device_of(made.memory().stream()) != device_of(space_.layout.stream());
+    }
     /// Returns the stream on which optimizers work.
-    const Stream& update_stream() const;
+    const Stream& update_stream() const { return are_offloaded() ? cpu_stream() : space_.layout.stream(); }
 
    private:
     ParameterSpace& space_;
@@ -66,8 +81,8 @@ class ParameterSpace {
     /// Returns the copies that this rank keeps, or an empty buffer.
     const FlatBuffer& operator()() const;
     /// Makes operations read copies, also in the dtype of the values. Values may then be stored elsewhere.
-    void keep();
-    bool exist() const;
+    void keep() { space_.memory_->keeps_copies = true; }
+    bool exist() const { return space_.memory_->keeps_copies || space_.precision() != space_.layout.dtype(); }
     void place(const FlatBuffer& buffer);
     /// Updates the copies that this rank keeps, after code other than an optimizer has changed values.
     void refresh() const;
@@ -84,15 +99,15 @@ class ParameterSpace {
     /// Makes backward() write gradients to `flat`, [trainable_elements()], or add them with `accumulate`.
     void bind(const Tensor& flat, bool accumulate = false);
     /// Sets the buffer of finished gradients of elements that this rank updates. No backward() writes to it.
-    void place(const FlatBuffer& buffer);
+    void place(const FlatBuffer& buffer) { space_.memory_->gradients = buffer; }
     /// Throws Error naming a trainable parameter that has no gradient.
     void expect_present() const;
     /// Sets whether this rank holds gradients of all elements. If it does not, grad() throws Error.
-    void set_whole(bool whole);
+    void set_whole(bool whole) { space_.memory_->gradients_are_whole = whole; }
     /// Throws Error if the last backward() has left gradients that contain a loss scale.
     void expect_unscaled() const;
     /// Records that the loss scale has been divided out of the gradients.
-    void set_unscaled();
+    void set_unscaled() { space_.memory_->gradients_are_scaled = false; }
 
    private:
     ParameterSpace& space_;

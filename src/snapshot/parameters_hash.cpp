@@ -33,7 +33,6 @@ uint64_t parameters_hash(std::vector<NamedTensor> parameters) {
 }
 
 uint64_t parameters_hash(const ParameterSpace& space, DataParallel& data_parallel) {
-  if (space.values.are_whole()) return parameters_hash(space.layout.named());
   std::vector<const Parameter*> parameters;
   for (const Parameter& parameter : space.layout.parameters()) parameters.push_back(&parameter);
   std::ranges::sort(parameters, {}, &Parameter::name);
