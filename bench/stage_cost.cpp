@@ -31,7 +31,7 @@ void time_steps(Case& timed, Config config, const World& world, const StageCostO
     const std::unique_ptr<Gpt> model = make_gpt(config, tokens.vocabulary_size);
     const TrainingTask task = language_task(config, *model, tokens);
     TimedTraining training(config, world, task, timed.shares_memory);
-    timed.path = training.data_parallel().transport();
+    timed.path = training.data_parallel().setup.transport;
     training.steps(options.warmup);
     for (const PhaseSeconds& step : training.steps(options.steps)) timed.steps.push_back(step);
   }

@@ -34,7 +34,7 @@ TimedTraining::TimedTraining(const Config& config, const World& world, const Tra
       space_(task.parameters, task.group),
       engine_(config, world, task, space_, shares_memory),
       loader_(task.training_data, {.replicas = config.dist.replicas,
-                                   .local_parts = slices_of(engine_.data_parallel.micro_batches()),
+                                   .local_parts = slices_of(engine_.data_parallel.setup.micro_batches),
                                    .batch_size = config.train.batch_size,
                                    .seed = static_cast<uint64_t>(config.train.seed)}) {}
 
@@ -57,7 +57,7 @@ PhaseSeconds TimedTraining::step() {
   }
   engine_.data_parallel.step(*engine_.optimizer, config_.train.learning_rate, config_.train.grad_clip);
   watch.charge(seconds[update]);
-  seconds[communication] = engine_.data_parallel.exposed_seconds();
+  seconds[communication] = engine_.data_parallel.summary.exposed_seconds();
   seconds[update] -= seconds[communication];
   return seconds;
 }

@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
           for (int part = 0; part < parts; ++part) ddp.backward(loss_of(model, step, batch, part, options));
         }
         ddp.step(optimizer, learning_rate);
-        total_loss += item(ddp.mean_loss());
+        total_loss += item(ddp.summary.mean_loss());
       }
 
       if (!world.is_first() || options["--plan"]) continue;

@@ -33,7 +33,7 @@ SafeTensors gather_model(const ParameterSpace& parameters, DataParallel& ddp, bo
   for (const Parameter& one : parameters.layout.parameters()) {
     const int unit = parameters.layout.unit_of(one.place);
     const int64_t first = one.place.begin - parameters.layout.units()[static_cast<size_t>(unit)].begin;
-    const Tensor values = ddp.gather_values(unit).slice(first, first + one.place.size());
+    const Tensor values = ddp.values.gather(unit).slice(first, first + one.place.size());
     if (!keeps) continue;
     whole.tensors.push_back({one.name, empty(one.tensor.shape(), DType::f32, cpu_stream())});
     copy(values.reshape(one.tensor.shape()), whole.tensors.back().tensor);
@@ -52,7 +52,7 @@ int main(int argc, char** argv) {
                      {.replicas = options["--replicas"], .shard = static_cast<Shard>(options["--shard"])});
     AdamW optimizer(parameters, {});
     std::vector<BatchSlice> mine;
-    for (const MicroBatch& one : ddp.micro_batches()) mine.push_back({one.replica, one.index});
+    for (const MicroBatch& one : ddp.setup.micro_batches) mine.push_back({one.replica, one.index});
     Loader loader(data, {.replicas = ddp.total_replicas(),
                          .local_parts = mine,
                          .batch_size = options["--batch_size"],
@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
           ddp.backward(mean_squared_error(model(batch.inputs, /*segments=*/1, context), batch.targets));
         }
         ddp.step(optimizer, learning_rate);
-        total_loss += item(ddp.mean_loss());
+        total_loss += item(ddp.summary.mean_loss());
       }
       if (!world.is_first() || options["--plan"]) continue;
       std::cout << concat("Epoch ", epoch, " | Loss: ", total_loss / loader.steps_per_epoch(), "\n");

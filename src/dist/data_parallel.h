@@ -3,22 +3,28 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "comm/world.h"
 #include "core/graph.h"
 #include "dist/distributed_values.h"
+#include "dist/step_summary.h"
 #include "parameters/grad_scaler.h"
 #include "parameters/optimizer.h"
 
 namespace lockstep {
 
-/// A request of one rank to all ranks. It travels with the gradients. So all ranks learn it after the same
-/// step, without an extra message.
-enum class Vote {
-  stop,      ///< stop after the step
-  snapshot,  ///< write a snapshot after the step
+/// Facts about a DataParallel. They never change.
+struct DataParallelSetup {
+  /// The micro-batches of this rank in order. Each needs one backward() call. An empty one runs on the data
+  /// that it names, so that all ranks stay together.
+  std::vector<MicroBatch> micro_batches;
+  Sharding sharding;
+  Offload offload;           ///< data that is stored on the host; `none` if the model computes on a CPU
+  const char* transport;     ///< how gradients travel: "by NCCL", "through the host", ...
+  int gradient_sets;         ///< gradient buffers of this rank, each as large as the model
+  bool is_capturable;        ///< a step may be recorded as a graph, after one has run unrecorded
+  const GradScaler* scaler;  ///< that of the options, or null
 };
 
 /// Trains one model on all ranks of a world. V logical replicas define what a step computes, and N ranks
@@ -37,11 +43,11 @@ enum class Vote {
 /// scaler.update().
 ///
 /// With sharding (Options::shard) each rank keeps a part, and the bits are equal again. Set the model's
-/// precision before this object is made, and take batches from micro_batches(). With full sharding,
+/// precision before this object is made, and take batches from `setup.micro_batches`. With full sharding,
 /// begin_step() comes first:
 ///
 ///     ddp.begin_step();
-///     for (const MicroBatch& part : ddp.micro_batches()) ddp.backward(loss_of(part));
+///     for (const MicroBatch& part : ddp.setup.micro_batches) ddp.backward(loss_of(part));
 ///     ddp.step(optimizer, learning_rate, max_norm);
 ///
 /// With Options::offload a GPU keeps data in host memory. The loop is the same, and step() updates on the
@@ -57,15 +63,9 @@ class DataParallel {
   DataParallel(const DataParallel&) = delete;
   DataParallel& operator=(const DataParallel&) = delete;
 
-  /// Returns the micro-batches of this rank in order. Each needs one backward() call. An empty one runs on
-  /// the data that it names, so that all ranks stay together.
-  const std::vector<MicroBatch>& micro_batches() const { return micro_batches_; }
   /// Returns the replicas of this rank's micro-batches, in order.
   std::vector<int> replicas() const;
   int total_replicas() const { return options_.replicas; }
-  const Sharding& sharding() const { return sharding_; }
-  /// Returns the data that is stored on the host. It is `none` if the model computes on a CPU.
-  Offload offload() const { return offload_; }
 
   /// Begins a step. All ranks run the same operations until the step ends. With full sharding, call it before
   /// any operation that reads parameters.
@@ -96,80 +96,46 @@ class DataParallel {
   /// Moves the optimizer's states to their final memory. They are sharded, or shared by the ranks of a host
   /// if possible. step() does it if the caller does not.
   void place_states(Optimizer& optimizer);
-  /// Updates the 16-bit copies on all ranks, after code other than a step has changed the values that ranks
-  /// keep. All ranks call it.
-  void refresh_copies() { values_->refresh_copies(); }
-  /// Gathers the f32 values of a unit, `space.layout.units()[unit]`, on all ranks. The memory is valid until
-  /// the next call. All ranks call it. It costs nothing if every rank keeps all values.
-  Tensor gather_values(int unit) { return values_->gather(unit); }
 
-  /// Returns the mean of the replicas' losses, one element on the parameters' device. The bits are equal on
-  /// every rank. It is valid from the end of a step to the next backward().
-  Tensor mean_loss() const;
-  /// Returns the norm of the gradients of the last step(), before clipping, as f64.
-  Tensor gradient_norm() const { return norm_.norm; }
-
-  /// Sends this rank's request with every backward() from now on. `wanted` = false withdraws it.
-  void vote(Vote what, bool wanted = true);
-  /// Returns one element for each Vote, in order, that is above zero if a rank has asked. The bits are equal
-  /// on every rank. They are valid as long as mean_loss().
-  Tensor votes() const;
-  /// Returns mean_loss() and then votes(), in one tensor.
-  Tensor loss_and_votes() const;
-
-  /// Returns whether backward() and finish() or update() may be recorded as a graph. One step must have run
-  /// unrecorded before.
-  bool is_capturable() const { return offload_ == Offload::none && reducer_->is_queued(); }
   /// Starts a recorded step by step.launch(). Its communication has the deadline and an entry in the flight
   /// record.
   void replay(const Graph& step);
   /// Throws the error that occurred in the background, if any. Call it once the GPU's results are read.
   void check() { reducer_->movement().check(); }
 
-  /// Returns the GradScaler of the options, or null.
-  const GradScaler* scaler() const { return options_.scaler; }
-  /// Returns how gradients travel: "by NCCL", "through the host", ...
-  const char* transport() const { return reducer_->movement().name(); }
-  /// Returns the seconds of the last step in which this rank waited for communication.
-  double exposed_seconds() const { return reducer_->exposed_seconds(); }
-  /// Returns the number of gradient buffers of this rank, each as large as the model.
-  int gradient_sets() const { return reducer_->plan().slots; }
-
  private:
-  void hook(size_t parameter);
-  void bind_leaf(size_t parameter);
-  void make_step_summary();
-  Tensor ordered_squares() const;
-  void end_step(bool everything);
-  void write_loss(const Tensor& loss, const Tensor& target, bool adds) const;
-  void count_down(int bucket);
-  void on_ready(size_t parameter);
-  void expect_same_precision() const;
-  /// Returns the number of micro-batches that are added before anything is sent.
-  int micro_batches_per_leaf() const { return reducer_->cuts_gradients() ? 1 : options_.accumulate; }
-  int owed() const { return static_cast<int>(micro_batches_.size()); }
-  size_t rank() const { return static_cast<size_t>(communicator_->rank()); }
-
+  // The public parts are made of these.
   ParameterSpace& space_;
   std::shared_ptr<Communicator> communicator_;
   Options options_;
-  Offload offload_;  ///< none on a CPU
-  Sharding sharding_;
-  DType precision_;  ///< the model's precision when values and copies were sharded
-  /// Sent between ranks in each step: the reserved elements, then the sums of squares of all blocks, those of
-  /// rank 0 first.
-  Tensor step_summary_;
-  Tensor squares_by_owner_, own_squares_;     ///< in `step_summary_`
-  Tensor squares_, place_of_block_;           ///< the squares in the order of the space; empty for one rank
-  Tensor told_;                               ///< the averaged reserved elements of the last step
-  std::unique_ptr<GradientReducer> reducer_;  ///< destroyed before step_summary_, whose memory it made
-  std::unique_ptr<DistributedValues> values_;
-  std::vector<MicroBatch> micro_batches_;
-  std::optional<TransferPlan> summary_plan_;
-  GradientNorm norm_;
-  Tensor votes_;                      ///< this rank's request for each Vote, in order: 0 or 1
-  std::vector<Tensor> gradients_;     ///< [slot]: the trainable elements
-  std::vector<Tensor> reserved_;      ///< [slot]: the reserved elements
+  Tensor summary_memory_;
+  std::unique_ptr<GradientReducer> reducer_;  ///< destroyed before `summary_memory_`, which it made
+
+ public:
+  const DataParallelSetup setup;
+  DistributedValues values;
+  StepSummary summary;  ///< the results of a step, and votes
+
+ private:
+  DataParallelSetup set_up();
+  void hook(size_t parameter);
+  void bind_leaf(size_t parameter);
+  void end_step(bool everything);
+  void count_down(int bucket);
+  void on_ready(size_t parameter);
+  void expect_same_precision() const;
+  Tensor gradients_of(int slot) const {
+    return slots_[static_cast<size_t>(slot)].slice(BucketPlan::reserved, reducer_->buckets().elements);
+  }
+  /// Returns the number of micro-batches that are added before anything is sent.
+  int micro_batches_per_leaf() const { return reducer_->cuts_gradients() ? 1 : options_.accumulate; }
+  int owed() const { return static_cast<int>(setup.micro_batches.size()); }
+  const std::vector<Range>& mine() const {
+    return setup.sharding.updates[static_cast<size_t>(communicator_->rank())];
+  }
+
+  DType precision_;                   ///< the model's precision when values and copies were sharded
+  std::vector<Tensor> slots_;         ///< [slot]: the reserved elements, then the trainable ones
   std::vector<Tensor> known_states_;  ///< states that place_states() has placed
   bool updates_by_owners_ = false;    ///< in the last step each rank updated its owned ranges
   bool is_scattered_ = false;         ///< slot 0 holds the mean of this rank's owned ranges alone

@@ -17,17 +17,19 @@ class DistributedValues {
   DistributedValues(ParameterSpace& space, const Sharding& sharding, Offload offload,
                     Communicator& communicator, GradientReducer& reducer);
 
+  /// Updates the 16-bit copies after code other than a step has changed the values that ranks keep.
+  void refresh_copies();
+  /// Gathers the f32 values of a unit of the layout on all ranks. The memory is valid until the next call. It
+  /// costs nothing if every rank keeps all values.
+  Tensor gather(int unit);
+
+ private:
+  friend class DataParallel;
   /// Begins and ends a pass in which operations read values that ranks gather; see UnitPool.
   void open();
   void close();
   /// Sends new values to all ranks that read them.
   void gather_updates();
-  /// Updates the 16-bit copies after code other than a step has changed the values that ranks keep.
-  void refresh_copies();
-  /// Gathers the f32 values of a unit on all ranks. The memory is valid until the next call.
-  Tensor gather(int unit);
-
- private:
   FlatBuffer make_buffer(const Ownership& ownership, DType dtype, bool on_host) const;
   void fill_masters(const FlatBuffer& masters) const;
   void broadcast(const Tensor& tensor) const;

@@ -104,7 +104,7 @@ std::byte* UnitPool::find(Range place, DType dtype) {
     expect(buffer != nullptr, "an operation reads parameters of more than ", buffer_count,
            " units of the model at once, or of several of the largest, or no kernel ran between the reads: "
            "join them "
-           "with a UnitRule, or use DataParallel::gather_values()");
+           "with a UnitRule, or use DataParallel::values.gather()");
   }
   buffer->used_at = finds_++;
   buffer->launches = launches_of_this_thread();

@@ -114,13 +114,13 @@ Rehearsal rehearse(const Config& config, const PlannedRanks& place, const MakeTr
   TrainingEngine engine(rehearsed, world, task, space);
   StepRunner runner(rehearsed.train, task, engine, [] {});
   const std::vector<Batch> batches = dry_batches(config, *task.training_data, replicas);
-  const std::vector<Batch> step(engine.data_parallel.micro_batches().size(),
+  const std::vector<Batch> step(engine.data_parallel.setup.micro_batches.size(),
                                 part_of(batches.front(), batches.front().samples));
   const int64_t samples = task.training_data->size();
   // A shorter step, at the end of an epoch, needs no more than this one.
   runner.start({.batches = step}, config.train.learning_rate);
   engine.data_parallel.together([&, &task = task] { rehearse_validation(config, task); });
-  if (is_sharded) engine.data_parallel.gather_values(0);  // for the hash of the parameters
+  if (is_sharded) engine.data_parallel.values.gather(0);  // for the hash of the parameters
   const Tensor snapshot = rehearse_snapshot(config, space, *engine.optimizer);
   runner.start({.batches = step}, config.train.learning_rate);  // while the snapshot is being written
   if (task.sample_text && config.train.sample_every > 0) {
@@ -136,16 +136,17 @@ Rehearsal rehearse(const Config& config, const PlannedRanks& place, const MakeTr
           .copy_bytes = space.copies() ? space.copies().memory().view().bytes() : 0,
           .order_bytes = task.shuffle && samples <= most_permuted ? 4 * samples : 0,
           .is_sharded = is_sharded,
-          .cuts_gradients = engine.data_parallel.sharding().cuts_gradients(),
+          .cuts_gradients = engine.data_parallel.setup.sharding.cuts_gradients(),
           .missing_levels = is_sharded ? math::log(static_cast<double>(all_replicas) /
                                                    static_cast<double>(rehearsed.dist.replicas)) /
                                              math::log(2.0)
                                        : 0.0,
-          .slots = engine.data_parallel.gradient_sets(),
+          .slots = engine.data_parallel.setup.gradient_sets,
           .shared_bytes = others->shared_bytes(),
-          .foreign_bytes = others->shared_bytes() > 0 ? foreign_bytes(space, engine.data_parallel.sharding(),
-                                                                      rehearsed.dist.bucket_mib)
-                                                      : 0};
+          .foreign_bytes =
+              others->shared_bytes() > 0
+                  ? foreign_bytes(space, engine.data_parallel.setup.sharding, rehearsed.dist.bucket_mib)
+                  : 0};
 }
 
 }  // namespace lockstep

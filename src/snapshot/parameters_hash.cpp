@@ -42,7 +42,7 @@ uint64_t parameters_hash(const ParameterSpace& space, DataParallel& data_paralle
   for (const Parameter* parameter : parameters) {
     if (const int its = space.layout.unit_of(parameter->place); its != unit) {
       unit = its;
-      values = data_parallel.gather_values(unit);
+      values = data_parallel.values.gather(unit);
     }
     const int64_t first = parameter->place.begin - space.layout.units()[static_cast<size_t>(unit)].begin;
     add(hasher, parameter->name, parameter->tensor.shape(),

@@ -62,7 +62,8 @@ std::optional<double> evaluate(const World& world, DataParallel& data_parallel, 
                                const std::function<void(int64_t, int64_t)>& progress) {
   std::optional<double> loss;
   data_parallel.together([&] {
-    loss = evaluate_together(world, data_parallel.sharding().cuts_reads(), task, data, batch_size, progress);
+    loss =
+        evaluate_together(world, data_parallel.setup.sharding.cuts_reads(), task, data, batch_size, progress);
   });
   return loss;
 }
@@ -74,7 +75,7 @@ bool generate_sample(const World& world, DataParallel& data_parallel, const Trai
     const GraphMemoryScope between_steps;
     data_parallel.together([&] { print(task.sample_text(go_on)); });
   };
-  const bool gathers = data_parallel.sharding().cuts_reads();
+  const bool gathers = data_parallel.setup.sharding.cuts_reads();
   return gathers ? on_all_ranks_in_parts(world, write) : on_first_rank_in_parts(world, write);
 }
 

@@ -56,8 +56,8 @@ class Run {
         learning_rate_(schedule_of(config.train)),
         meter_(task, peak_flops(config, world)),
         parameter_check_(world, space, engine_.data_parallel),
-        tensors_(space, engine_.optimizer.get(), engine_.data_parallel.sharding().masters,
-                 engine_.data_parallel.sharding().updates),
+        tensors_(space, engine_.optimizer.get(), engine_.data_parallel.setup.sharding.masters,
+                 engine_.data_parallel.setup.sharding.updates),
         early_stopping_{.patience = config.train.patience, .min_delta = config.train.min_delta},
         peak_memory_(world) {}
 
@@ -87,7 +87,7 @@ class Run {
     snapshots_.emplace(config_, world_, folder_, tensors_, task_.layout ? task_.layout() : ModelLayout(),
                        [this] { writer_->sync(); });
     if (found == nullptr && task_.initial_values) task_.initial_values(world_, tensors_);
-    if (found != nullptr || task_.initial_values) engine_.data_parallel.refresh_copies();
+    if (found != nullptr || task_.initial_values) engine_.data_parallel.values.refresh_copies();
     if (found == nullptr) return;
     engine_.optimizer->set_steps_taken(found->optimizer_steps);
     if (engine_.scaler && found->grad_scale) engine_.scaler->set_state(*found->grad_scale);
@@ -208,9 +208,9 @@ class Run {
   void vote() {
     const bool wants_snapshot = snapshots_->is_time();
     if (wants_snapshot != std::exchange(has_asked_for_snapshot_, wants_snapshot))
-      engine_.data_parallel.vote(Vote::snapshot, wants_snapshot);
+      engine_.data_parallel.summary.vote(Vote::snapshot, wants_snapshot);
     if (!stop_was_requested() || std::exchange(has_asked_to_stop_, true)) return;
-    engine_.data_parallel.vote(Vote::stop);
+    engine_.data_parallel.summary.vote(Vote::stop);
     if (progress_) progress_->print(stop_notice());
   }
 
@@ -274,7 +274,7 @@ class Run {
     metrics.loss = result.loss;
     metrics.gradient_norm = result.gradient_norm;
     metrics.grad_scale = result.grad_scale;
-    metrics.exposed_communication_ms = engine_.data_parallel.exposed_seconds() * 1e3;
+    metrics.exposed_communication_ms = engine_.data_parallel.summary.exposed_seconds() * 1e3;
     meter_.measure(metrics, started.begin, started.samples_of_replica * config_.dist.replicas);
     return metrics;
   }

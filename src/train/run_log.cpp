@@ -43,7 +43,7 @@ void log_start(const Config& config, const World& world, const TrainingTask& tas
   const std::string& precision = config.train.precision;
   const std::string by{precision == "bf16" ? bf16_instructions() : ""};
   const std::string device =
-      gpu >= 0 ? concat(describe_gpu(gpu), ", ", precision, ", gradients ", data_parallel.transport())
+      gpu >= 0 ? concat(describe_gpu(gpu), ", ", precision, ", gradients ", data_parallel.setup.transport)
                : concat(counted(config.train.threads, "thread"), " each, ", instruction_set(),
                         precision == "fp32" ? "" : ", " + precision, by.empty() ? "" : " by " + by);
   log_info(concat(counted(config.dist.replicas, "replica"), " on ",
@@ -52,13 +52,13 @@ void log_start(const Config& config, const World& world, const TrainingTask& tas
     log_info(concat("this processor computes ", precision,
                     " with fp32 instructions: it saves memory but no time"));
   if (!task.description.empty()) log_info(task.description);
-  const Sharding& sharding = data_parallel.sharding();
+  const Sharding& sharding = data_parallel.setup.sharding;
   const std::string gradients =
       sharding.cuts_gradients()
           ? concat("dist.shard = ", name(sharding.stage), ", gradients unit by unit")
-          : concat(counted(data_parallel.gradient_sets(), "gradient buffer"), " of ",
+          : concat(counted(data_parallel.setup.gradient_sets, "gradient buffer"), " of ",
                    bytes_text(4.0 * static_cast<double>(count_parameters(trained(task)))), " a rank");
-  const Offload offload = data_parallel.offload();
+  const Offload offload = data_parallel.setup.offload;
   const std::string on_host = offload == Offload::none ? "" : concat(", dist.offload = ", name(offload));
   log_info(
       concat("memory: ", gradients, on_host,

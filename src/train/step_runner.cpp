@@ -64,7 +64,7 @@ Loader::Options loader_options(const Config& config, const World& world, const T
   const bool has_spare_core =
       config.train.device == "cuda" || world.has_spare_core(static_cast<int>(config.train.threads));
   return {.replicas = config.dist.replicas,
-          .local_parts = slices_of(data_parallel.micro_batches()),
+          .local_parts = slices_of(data_parallel.setup.micro_batches),
           .parts = config.train.accumulate,
           .batch_size = config.train.batch_size,
           .seed = static_cast<uint64_t>(config.train.seed),
@@ -91,7 +91,7 @@ StepRunner::StepRunner(const TrainConfig& config, const TrainingTask& task, Trai
       stream_(current_stream()),
       feeder_(stream_, config.batch_size / config.accumulate),
       step_number_(full({}, 0.0, DType::i32, stream_)),
-      loss_and_votes_(empty(data_parallel_.loss_and_votes().shape(), DType::f32, stream_)),
+      loss_and_votes_(empty(data_parallel_.summary.loss_and_votes().shape(), DType::f32, stream_)),
       norm_(empty({}, DType::f64, stream_)) {
   expect(loss_and_votes_.view().bytes() <= norm_offset, "the votes do not fit into the summary of a step");
   for (Summary& summary : summaries_)
@@ -130,7 +130,7 @@ void StepRunner::start(const Step& step, double learning_rate) {
 
 /// Returns whether a step can be recorded: not the first, which creates objects, nor one with short batches.
 bool StepRunner::can_record(const std::vector<Batch>& batches) const {
-  return on_gpu() && config_.graph && started_ > 0 && data_parallel_.is_capturable() &&
+  return on_gpu() && config_.graph && started_ > 0 && data_parallel_.setup.is_capturable &&
          optimizer_.can_be_recorded() && batches.front().samples == config_.batch_size / config_.accumulate;
 }
 
@@ -154,8 +154,8 @@ void StepRunner::run(const std::vector<Batch>& batches, int64_t index) {
   // From here on the rank waits for others, within the timeout of collectives.
   report_training();
   data_parallel_.update(optimizer_, config_.grad_clip);
-  copy(data_parallel_.loss_and_votes(), loss_and_votes_);
-  copy(data_parallel_.gradient_norm(), norm_);
+  copy(data_parallel_.summary.loss_and_votes(), loss_and_votes_);
+  copy(data_parallel_.summary.gradient_norm(), norm_);
 }
 
 void StepRunner::backward(const Batch& batch, int64_t index) {
@@ -165,7 +165,7 @@ void StepRunner::backward(const Batch& batch, int64_t index) {
       .step = static_cast<uint32_t>(index),
       .sample = static_cast<uint32_t>(batch.first_sample),
       .device_step = on_gpu() ? static_cast<const uint32_t*>(step_number_.view().data) : nullptr,
-      .loss_scale = data_parallel_.scaler() ? data_parallel_.scaler()->scale() : Tensor()};
+      .loss_scale = data_parallel_.setup.scaler ? data_parallel_.setup.scaler->scale() : Tensor()};
   report_training();
   const Tensor loss = [&] {
     const MemoryScope scope("activations");
@@ -183,7 +183,7 @@ void StepRunner::copy_summary() {
   };
   copy_to_host(loss_offset, loss_and_votes_, loss_and_votes_.view().bytes());
   copy_to_host(norm_offset, norm_, sizeof(double));
-  if (const GradScaler* scaler = data_parallel_.scaler())
+  if (const GradScaler* scaler = data_parallel_.setup.scaler)
     copy_to_host(scale_offset, scaler->device_state(), sizeof(GradScale));
   summary.arrived.record(stream_);
   ++started_;
@@ -203,7 +203,7 @@ StepResult StepRunner::collect() {
   std::memcpy(&result.loss, summary.memory.get() + loss_offset, sizeof(float));
   std::memcpy(votes.data(), summary.memory.get() + votes_offset, sizeof votes);
   std::memcpy(&result.gradient_norm, summary.memory.get() + norm_offset, sizeof(double));
-  if (data_parallel_.scaler())
+  if (data_parallel_.setup.scaler)
     std::memcpy(&result.grad_scale.emplace(), summary.memory.get() + scale_offset, sizeof(GradScale));
   result.stop = votes[static_cast<size_t>(Vote::stop)] > 0.0f;
   result.snapshot = votes[static_cast<size_t>(Vote::snapshot)] > 0.0f;

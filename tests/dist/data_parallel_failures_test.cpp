@@ -26,13 +26,13 @@ TEST(DataParallelFailures, NotANumberReachesEveryRankAndUpdatesNothing) {
                          {.replicas = 7, .shard = stage, .overlap = overlap});
         Momentum optimizer(space);
         ddp.begin_step();
-        for (const MicroBatch& one : ddp.micro_batches())
+        for (const MicroBatch& one : ddp.setup.micro_batches)
           ddp.backward(scale(model.loss(0), one.replica == 4 && !one.is_empty ? NAN : 1.0));
         ddp.step(optimizer, learning_rate);
-        EXPECT_TRUE(std::isnan(item(ddp.mean_loss())));
-        EXPECT_TRUE(std::isnan(item(ddp.gradient_norm())));
+        EXPECT_TRUE(std::isnan(item(ddp.summary.mean_loss())));
+        EXPECT_TRUE(std::isnan(item(ddp.summary.gradient_norm())));
         ddp.together([&] { EXPECT_EQ(values_of(model.out), values_of(TinyModel().out)) << name(stage); });
-        if (ddp.sharding().cuts_gradients()) return;
+        if (ddp.setup.sharding.cuts_gradients()) return;
         ddp.gather_gradients();
         for (const float value : values_of(model.out.grad())) ASSERT_TRUE(std::isnan(value));
       });
@@ -46,13 +46,13 @@ TEST(DataParallelFailures, WhatAnEmptyMicroBatchFindsDoesNotCount) {
       DataParallel ddp(space, World(communicator.shared_from_this()), {.replicas = 7, .shard = stage});
       Momentum optimizer(space);
       ddp.begin_step();
-      for (const MicroBatch& one : ddp.micro_batches()) {
-        EXPECT_EQ(one.is_empty, communicator.rank() > 0 && &one == &ddp.micro_batches().back());
+      for (const MicroBatch& one : ddp.setup.micro_batches) {
+        EXPECT_EQ(one.is_empty, communicator.rank() > 0 && &one == &ddp.setup.micro_batches.back());
         ddp.backward(scale(model.loss(0), one.is_empty ? NAN : 1.0));
       }
       ddp.step(optimizer, learning_rate);
-      EXPECT_FALSE(std::isnan(item(ddp.mean_loss())));
-      EXPECT_FALSE(std::isnan(item(ddp.gradient_norm())));
+      EXPECT_FALSE(std::isnan(item(ddp.summary.mean_loss())));
+      EXPECT_FALSE(std::isnan(item(ddp.summary.gradient_norm())));
     });
 }
 
@@ -74,7 +74,7 @@ TEST(DataParallelFailures, ARankThatThrowsEndsAllOfThemWithItsOwnException) {
                                 .shared_memory = shared_memory});
               Momentum optimizer(space);
               ddp.begin_step();
-              for (const MicroBatch& one : ddp.micro_batches()) {
+              for (const MicroBatch& one : ddp.setup.micro_batches) {
                 require(one.replica != bad_replica, "the data of replica ", one.replica, " are gone");
                 ddp.backward(model.loss(0));
               }

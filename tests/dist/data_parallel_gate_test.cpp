@@ -127,12 +127,12 @@ void expect_bits(const FlatBuffer& found, const std::vector<float>& expected, co
 void run_step(DataParallel& ddp, ParameterSpace& space, Momentum& optimizer, const TinyModel& model, int step,
               bool by_owners, std::vector<float>& numbers) {
   ddp.begin_step();
-  for (const MicroBatch& one : ddp.micro_batches())
+  for (const MicroBatch& one : ddp.setup.micro_batches)
     ddp.backward(model.loss(batch_of(step, one.replica, one.index)));
   if (by_owners) {
     ddp.step(optimizer, learning_rate, max_norm);
-    numbers.push_back(static_cast<float>(item(ddp.mean_loss())));
-    numbers.push_back(static_cast<float>(item(ddp.gradient_norm())));
+    numbers.push_back(static_cast<float>(item(ddp.summary.mean_loss())));
+    numbers.push_back(static_cast<float>(item(ddp.summary.gradient_norm())));
   } else {
     numbers.push_back(ddp.wait());
     const GradientNorm norm = measure_gradient_norm(space, max_norm);
@@ -160,7 +160,7 @@ void expect_outcome(const Setting& setting, const Outcome& expected) {
     ASSERT_EQ(outcome.numbers.size(), expected.numbers.size());
     expect_bits(outcome.numbers.data(), expected.numbers.data(), std::ssize(expected.numbers), "number");
 
-    const Sharding& sharding = ddp.sharding();
+    const Sharding& sharding = ddp.setup.sharding;
     if (!sharding.cuts_gradients()) ddp.gather_gradients();
     expect_bits(space.gradients(), expected.gradients, "gradient");
     const auto rank = static_cast<size_t>(communicator.rank());
@@ -171,7 +171,7 @@ void expect_outcome(const Setting& setting, const Outcome& expected) {
     expect_bits(space.values(), expected.values, "value");
     for (int unit = 0; unit < static_cast<int>(space.layout.units().size()); ++unit) {
       const Range range = space.layout.units()[static_cast<size_t>(unit)];
-      expect_bits(ddp.gather_values(unit).data<float>(), expected.values.data() + range.begin, range.size(),
+      expect_bits(ddp.values.gather(unit).data<float>(), expected.values.data() + range.begin, range.size(),
                   concat("value of unit ", unit));
     }
     // Each rank keeps the elements that its stage of sharding requires.

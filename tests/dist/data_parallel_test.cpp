@@ -50,7 +50,7 @@ TEST(DataParallel, TheMeanLossStaysBesideTheParameters) {
   const TinyModel model;
   ParameterSpace space(model.parameters());
   DataParallel ddp(space, World::alone(), {.replicas = 2});
-  EXPECT_FALSE(ddp.is_capturable());
+  EXPECT_FALSE(ddp.setup.is_capturable);
   std::vector<float> losses;
   for (const uint64_t batch : {1, 2}) {
     const Tensor loss = model.loss(batch);
@@ -58,8 +58,8 @@ TEST(DataParallel, TheMeanLossStaysBesideTheParameters) {
     ddp.backward(loss);
   }
   ddp.finish();
-  EXPECT_EQ(ddp.mean_loss().size(), 1);
-  EXPECT_EQ(item(ddp.mean_loss()), (losses[0] + losses[1]) * 0.5f);
+  EXPECT_EQ(ddp.summary.mean_loss().size(), 1);
+  EXPECT_EQ(item(ddp.summary.mean_loss()), (losses[0] + losses[1]) * 0.5f);
 }
 
 TEST(DataParallel, WhatOneRankAsksForReachesAllWithTheStep) {
@@ -75,20 +75,20 @@ TEST(DataParallel, WhatOneRankAsksForReachesAllWithTheStep) {
       Momentum optimizer(space);
       const auto step = [&] {
         ddp.begin_step();
-        for (size_t i = 0; i < ddp.micro_batches().size(); ++i) ddp.backward(model.loss(1));
+        for (size_t i = 0; i < ddp.setup.micro_batches.size(); ++i) ddp.backward(model.loss(1));
         by_owners ? ddp.step(optimizer, 0.0) : ddp.finish();
-        if (!ddp.sharding().cuts_gradients()) ddp.gather_gradients();
-        return std::pair(item(ddp.mean_loss()), to_doubles(space.gradients()));
+        if (!ddp.setup.sharding.cuts_gradients()) ddp.gather_gradients();
+        return std::pair(item(ddp.summary.mean_loss()), to_doubles(space.gradients()));
       };
       const auto before = step();
-      EXPECT_EQ(to_doubles(ddp.votes()), (std::vector<double>{0.0, 0.0}));
+      EXPECT_EQ(to_doubles(ddp.summary.votes()), (std::vector<double>{0.0, 0.0}));
       for (const Vote what : {Vote::stop, Vote::snapshot}) {
-        if (ranks.rank() == 1) ddp.vote(what);
+        if (ranks.rank() == 1) ddp.summary.vote(what);
         EXPECT_EQ(step(), before) << "a vote must not change the bits";
-        const std::vector<double> votes = to_doubles(ddp.votes());
+        const std::vector<double> votes = to_doubles(ddp.summary.votes());
         for (const Vote other : {Vote::stop, Vote::snapshot})
           EXPECT_EQ(votes.at(static_cast<size_t>(other)) > 0.0, other == what) << "rank " << ranks.rank();
-        if (ranks.rank() == 1) ddp.vote(what, false);
+        if (ranks.rank() == 1) ddp.summary.vote(what, false);
       }
     });
 }
@@ -116,7 +116,7 @@ TEST(DataParallel, TheNormHasTheSame64BitsOnAnyNumberOfRanks) {
         ddp.backward(loss);
       }
       ddp.step(optimizer, learning_rate, max_norm);
-      if (communicator.rank() + 1 == ranks) norms.push_back(item(ddp.gradient_norm()));
+      if (communicator.rank() + 1 == ranks) norms.push_back(item(ddp.summary.gradient_norm()));
     });
   EXPECT_EQ(norms, std::vector<double>(4, norms[0]));
 }

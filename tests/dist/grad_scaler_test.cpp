@@ -54,7 +54,7 @@ Outcome run_rank(const Setting& setting, const World& world, Kind make_optimizer
   for (int step = 0; step < all_steps; ++step) {
     if (!setting.is_scaled && overflows(step)) continue;
     ddp.begin_step();
-    for (const auto& [replica, part, is_empty] : ddp.micro_batches()) {
+    for (const auto& [replica, part, is_empty] : ddp.setup.micro_batches) {
       const Tensor loss = model.loss(batch_of(step, replica, part));
       ddp.backward(is_planted(step, replica, part) ? scale(loss, std::numeric_limits<double>::infinity())
                                                    : loss);
@@ -62,7 +62,7 @@ Outcome run_rank(const Setting& setting, const World& world, Kind make_optimizer
     Tensor norm;
     if (setting.by_owners) {
       ddp.step(*optimizer, learning_rate, max_norm);
-      norm = ddp.gradient_norm();
+      norm = ddp.summary.gradient_norm();
     } else {
       ddp.wait();
       norm = scaler.step(*optimizer, learning_rate, max_norm).norm;
@@ -70,11 +70,11 @@ Outcome run_rank(const Setting& setting, const World& world, Kind make_optimizer
     }
     EXPECT_EQ(std::isfinite(item(norm)), !overflows(step)) << "step " << step;
     if (overflows(step)) continue;
-    outcome.values.push_back(static_cast<float>(item(ddp.mean_loss())));
+    outcome.values.push_back(static_cast<float>(item(ddp.summary.mean_loss())));
     outcome.values.push_back(static_cast<float>(item(norm)));
   }
   for (int unit = 0; unit < static_cast<int>(space.layout.units().size()); ++unit)
-    for (const float value : values_of(ddp.gather_values(unit))) outcome.values.push_back(value);
+    for (const float value : values_of(ddp.values.gather(unit))) outcome.values.push_back(value);
   outcome.steps = optimizer->steps_taken();
   outcome.scale = scaler.state();
   return outcome;

@@ -22,7 +22,7 @@ constexpr Shard stages[] = {Shard::none, Shard::optimizer, Shard::gradients, Sha
 
 void run_step(DataParallel& ddp, Optimizer& optimizer, const TinyModel& model, int step) {
   ddp.begin_step();
-  for (const MicroBatch& one : ddp.micro_batches())
+  for (const MicroBatch& one : ddp.setup.micro_batches)
     ddp.backward(model.loss(batch_of(step, one.replica, one.index)));
   ddp.step(optimizer, learning_rate, max_norm);
 }
@@ -30,7 +30,7 @@ void run_step(DataParallel& ddp, Optimizer& optimizer, const TinyModel& model, i
 std::vector<float> all_values(DataParallel& ddp, const ParameterSpace& space) {
   std::vector<float> all;
   for (int unit = 0; unit < static_cast<int>(space.layout.units().size()); ++unit)
-    for (const float value : values_of(ddp.gather_values(unit))) all.push_back(value);
+    for (const float value : values_of(ddp.values.gather(unit))) all.push_back(value);
   return all;
 }
 
@@ -46,11 +46,11 @@ TEST(Sharded, FrozenParametersAreBroughtOnceAndKeepTheirValues) {
         Momentum optimizer(space);
         ddp.begin_step();
         ddp.backward(model.loss(1));
-        if (by_owners || ddp.sharding().cuts_gradients())
+        if (by_owners || ddp.setup.sharding.cuts_gradients())
           ddp.step(optimizer, learning_rate);
         else
           ddp.wait();
-        const bool is_updated = by_owners || ddp.sharding().cuts_gradients();
+        const bool is_updated = by_owners || ddp.setup.sharding.cuts_gradients();
         ddp.together([&] {
           EXPECT_EQ(values_of(model.wide), values_of(TinyModel().wide)) << name(stage);
           EXPECT_EQ(values_of(model.out) == values_of(TinyModel().out), !is_updated) << name(stage);
@@ -90,10 +90,10 @@ TEST(Sharded, WhereSharedMemoryEndsMessagesBegin) {
           DataParallel ddp(space, World(stingy), {.replicas = 3, .shard = stage});
           Momentum optimizer(space);
           for (int step = 0; step < steps; ++step) run_step(ddp, optimizer, model, step);
-          EXPECT_STREQ(ddp.transport(), requests < 2 ? "as messages" : "in shared memory");
+          EXPECT_STREQ(ddp.setup.transport, requests < 2 ? "as messages" : "in shared memory");
           std::vector<float> outcome = all_values(ddp, space);
           if (launched.rank() > 0) return;
-          for (const Range& range : ddp.sharding().updates[0])
+          for (const Range& range : ddp.setup.sharding.updates[0])
             for (const float value : values_of(optimizer.states()[0].flat.part(range)))
               outcome.push_back(value);
           if (requests == 0) first = outcome;
@@ -230,7 +230,7 @@ TEST(Sharded, CopiesFollowValuesThatWereReadFromElsewhere) {
       space.set_precision(DType::bf16);
       DataParallel ddp(space, World(ranks.shared_from_this()), {.shard = stage});
       fill(space.values().memory(), 0.3);  // each rank fills the elements that it keeps
-      ddp.refresh_copies();
+      ddp.values.refresh_copies();
       ddp.together([&] {
         for (const NamedTensor& named : model.parameters()) {
           const Tensor seen = empty(named.tensor.shape(), DType::bf16);
@@ -270,7 +270,7 @@ TEST(Sharded, TheRulesOfParametersAreComparedByHash) {
       ParameterSpace space(parameters);
       DataParallel ddp(space, World(ranks), {.shard = Shard::full});
       EXPECT_LT(ranks->most_bytes, 2000) << "the rules have 10,000; the cores of a rank about 1,000";
-      EXPECT_EQ(values_of(ddp.gather_values(0))[0], 0.5) << "rank 0's value counts";
+      EXPECT_EQ(values_of(ddp.values.gather(0))[0], 0.5) << "rank 0's value counts";
     });
 }
 

@@ -49,8 +49,8 @@ TEST_F(GpuOffload, OnlyTheDeviceHoldsWhatIsNotOffloaded) {
       ddp.place_states(optimizer);
       ddp.begin_step();
       EXPECT_EQ(numbers(add(parameters.back().tensor, zeros({300}))), std::vector<float>(300, 2.5f));
-      EXPECT_EQ(ddp.offload(), offload);
-      EXPECT_EQ(ddp.is_capturable(), offload == Offload::none);
+      EXPECT_EQ(ddp.setup.offload, offload);
+      EXPECT_EQ(ddp.setup.is_capturable, offload == Offload::none);
       EXPECT_EQ(space.values.are_offloaded(), offload != Offload::none);
       const Device kept = offload == Offload::none ? Device::cuda : Device::cpu;
       EXPECT_EQ(device_of(space.values().memory().stream()), kept);

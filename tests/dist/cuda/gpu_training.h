@@ -135,7 +135,7 @@ struct Outcome {
 inline std::vector<float> gather_values(DataParallel& ddp, const ParameterSpace& space) {
   std::vector<float> all;
   for (int unit = 0; unit < static_cast<int>(space.layout.units().size()); ++unit)
-    for (const float value : numbers(ddp.gather_values(unit))) all.push_back(value);
+    for (const float value : numbers(ddp.values.gather(unit))) all.push_back(value);
   return all;
 }
 
@@ -145,7 +145,8 @@ inline void check_step(const Setting& setting, int step, DataParallel& ddp, Para
                        const Model& model, const std::vector<float>& before) {
   const std::vector<float> expected =
       reference_step(step, setting.options.replicas, setting.options.accumulate);
-  EXPECT_EQ(numbers(ddp.mean_loss()), std::vector<float>{expected[0]}) << setting << ", step " << step;
+  EXPECT_EQ(numbers(ddp.summary.mean_loss()), std::vector<float>{expected[0]})
+      << setting << ", step " << step;
   std::vector<float> flat(static_cast<size_t>(space.layout.trainable_elements()));
   auto next = expected.begin() + 1;
   for (const Parameter& parameter : space.layout.parameters()) {
@@ -171,7 +172,7 @@ inline Outcome run(const Setting& setting, Communicator& communicator, const Str
   Momentum optimizer(space);
   std::vector<Tensor> given;
   const auto size = static_cast<int64_t>(values_of(0, 0, 0).size());
-  const std::vector<MicroBatch>& micro_batches = ddp.micro_batches();
+  const std::vector<MicroBatch>& micro_batches = ddp.setup.micro_batches;
   for (size_t i = 0; i < micro_batches.size(); ++i) given.push_back(empty({size}));
   const auto enqueue = [&] {
     ddp.begin_step();
@@ -192,7 +193,7 @@ inline Outcome run(const Setting& setting, Communicator& communicator, const Str
     if (setting.by_owners) {
       EXPECT_THROW(model.parameters[0].tensor.grad(), Error);
     }
-    if (setting.by_owners && !ddp.sharding().cuts_gradients()) ddp.gather_gradients();
+    if (setting.by_owners && !ddp.setup.sharding.cuts_gradients()) ddp.gather_gradients();
     check_step(setting, step, ddp, space, model, before);
     ddp.check();
     outcome.values.push_back(gather_values(ddp, space));
@@ -200,7 +201,8 @@ inline Outcome run(const Setting& setting, Communicator& communicator, const Str
   ddp.place_states(optimizer);
   const FlatBuffer& states = optimizer.states()[0].flat;
   const auto rank = static_cast<size_t>(communicator.rank());
-  for (const Range& range : setting.by_owners ? ddp.sharding().updates[rank] : states.placement().ranges())
+  for (const Range& range :
+       setting.by_owners ? ddp.setup.sharding.updates[rank] : states.placement().ranges())
     for (const float value : numbers(states.part(range))) outcome.states.push_back(value);
   return outcome;
 }

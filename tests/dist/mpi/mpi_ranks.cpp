@@ -169,13 +169,13 @@ std::vector<float> train(const World& world, DType precision, DataParallelOption
   std::vector<float> results;
   for (int step = 0; step < steps; ++step) {
     ddp.begin_step();
-    for (const MicroBatch& one : ddp.micro_batches())
+    for (const MicroBatch& one : ddp.setup.micro_batches)
       ddp.backward(model.loss(batch_of(step, one.replica, one.index)));
     ddp.step(optimizer, learning_rate, max_norm);
-    results.push_back(static_cast<float>(item(ddp.mean_loss())));
+    results.push_back(static_cast<float>(item(ddp.summary.mean_loss())));
   }
   for (int unit = 0; unit < static_cast<int>(space.layout.units().size()); ++unit)
-    for (const float value : values_of(ddp.gather_values(unit))) results.push_back(value);
+    for (const float value : values_of(ddp.values.gather(unit))) results.push_back(value);
   return results;
 }
 
