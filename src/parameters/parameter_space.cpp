@@ -62,12 +62,12 @@ const FlatBuffer& ParameterSpace::Values::operator()() const {
   FlatBuffer& made = space_.memory_->values;
   if (!made) {
     const MemoryScope scope("parameters");
-    const ParameterLayout& layout = space_.layout;
-    const Range all{0, layout.elements()};
-    const FlatBuffer buffer = FlatBuffer::make(Placement({all}), layout.dtype(), layout.stream());
+    const Range all{0, space_.layout.elements()};
+    const FlatBuffer buffer =
+        FlatBuffer::make(Placement({all}), space_.layout.dtype(), space_.layout.stream());
     write(all, buffer.memory());
     space_.values.place(buffer);
-    release_cached_memory(layout.stream());  // frees the old memory of the values
+    release_cached_memory(space_.layout.stream());  // frees the old memory of the values
   }
   return made;
 }
@@ -98,16 +98,15 @@ void ParameterSpace::Values::write(Range range, const Tensor& target) const {
 }
 
 void ParameterSpace::Values::place(const FlatBuffer& buffer) {
-  const ParameterLayout& layout = space_.layout;
   space_.memory_->values = buffer;
-  const bool is_whole = buffer.is_whole(layout.elements());
+  const bool is_whole = buffer.is_whole(space_.layout.elements());
   const auto& whole = Tape::state(buffer.memory());
-  for (const Parameter& parameter : layout.parameters()) {
+  for (const Parameter& parameter : space_.layout.parameters()) {
     const auto& state = Tape::state(parameter.tensor);
-    const int64_t offset = parameter.place.begin * bytes(layout.dtype());
+    const int64_t offset = parameter.place.begin * bytes(space_.layout.dtype());
     state->initial = nullptr;
     state->storage =
-        is_whole ? whole->storage : std::make_shared<Storage>(Storage{nullptr, 0, layout.stream()});
+        is_whole ? whole->storage : std::make_shared<Storage>(Storage{nullptr, 0, space_.layout.stream()});
     state->offset_bytes = is_whole ? whole->offset_bytes + offset : 0;
   }
 }
@@ -152,9 +151,10 @@ void ParameterSpace::Copies::refresh() const {
 const FlatBuffer& ParameterSpace::Gradients::operator()() {
   if (!space_.memory_->gradients) {
     const MemoryScope scope("gradients");
-    const ParameterLayout& layout = space_.layout;
-    const Tensor flat = full({layout.trainable_elements()}, 0.0, layout.dtype(), layout.stream());
-    for (const Parameter& parameter : layout.parameters())  // gradients that backward() has left so far
+    const Tensor flat =
+        full({space_.layout.trainable_elements()}, 0.0, space_.layout.dtype(), space_.layout.stream());
+    // backward() may have left gradients so far.
+    for (const Parameter& parameter : space_.layout.parameters())
       if (const Tensor gradient = parameter.tensor.grad())
         copy(gradient, flat.slice(parameter.place.begin, parameter.place.end));
     bind(flat);

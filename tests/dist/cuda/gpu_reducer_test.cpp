@@ -28,7 +28,7 @@ GradientReducer reducer_of(Communicator& communicator, const ParameterSpace& spa
                            DataParallelOptions options) {
   options.bucket_bytes = 0;
   const Sharding sharding(space, Shard::none, communicator.size(), 0);
-  return {communicator.shared_from_this(), space, sharding, options};
+  return {communicator.shared_from_this(), space.layout, sharding, options};
 }
 
 float gradient(int replica, int64_t i) {

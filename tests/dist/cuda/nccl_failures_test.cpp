@@ -24,8 +24,10 @@ ParameterSpace two_blocks() {
 
 GradientReducer reducer_of(Communicator& communicator, const ParameterSpace& space) {
   const Sharding sharding(space, Shard::none, 2, 0);
-  return {
-      communicator.shared_from_this(), space, sharding, {.bucket_bytes = 0, .transport = Transport::nccl}};
+  return {communicator.shared_from_this(),
+          space.layout,
+          sharding,
+          {.bucket_bytes = 0, .transport = Transport::nccl}};
 }
 
 std::vector<FlightRecord> flights_of(const std::string& directory, int rank) {
