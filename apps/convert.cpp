@@ -3,8 +3,8 @@
 #include <map>
 
 #include "comm/world.h"
-#include "config/command_line.h"
 #include "huggingface/model_layout.h"
+#include "program/command_line.h"
 
 using namespace lockstep;
 

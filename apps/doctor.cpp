@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <iostream>
 
-#include "config/command_line.h"
 #include "core/error.h"
 #include "core/version.h"
+#include "job/keys.h"
+#include "job/resolve.h"
+#include "program/command_line.h"
 #include "train/trainer.h"
 
 using namespace lockstep;
@@ -37,35 +39,34 @@ DoctorOptions take_options(Arguments& arguments, bool& is_for_programs) {
   line.add("--shm", options.shared_memory, "", {.is_path = true});
   line.add("--deadline", options.deadline_seconds);
   line.add_flag("--json", is_for_programs);
-  line.take_from(arguments);
+  line.take_from(arguments.other, arguments.program);
   require(options.deadline_seconds > 0.0, "command line: --deadline must be a number of seconds above 0");
   return options;
 }
 
 /// Loads the configuration. If a training program would refuse it, adds a finding and returns the defaults.
-Config load_or_report(const Arguments& arguments, const Config& defaults, std::vector<Finding>& findings) {
+Job load_or_report(const Arguments& arguments, const Layer& defaults, std::vector<Finding>& findings) {
   try {
-    return load_config(arguments, defaults);
+    return job_of(load_settings(arguments, defaults));
   } catch (const UserError& mistake) {
     if (!arguments.other.empty()) throw;
     findings.push_back({"configuration", Verdict::problem, mistake.what(),
                         "fix it; the other findings are for a run with the default configuration"});
     Arguments plain;
     plain.program = arguments.program;
-    return load_config(plain, defaults);
+    return job_of(load_settings(plain, defaults));
   }
 }
 
 int examine_and_report(Arguments arguments) {
   bool is_for_programs = false;
   const DoctorOptions options = take_options(arguments, is_for_programs);
-  Config defaults;
-  defaults.train.steps = 1;  // how long the run takes does not matter here
+  const Layer defaults = {{"train.steps", "1"}};  // how long the run takes does not matter here
   std::vector<Finding> findings;
-  const Config config = load_or_report(arguments, defaults, findings);
-  if (arguments.print_config) return print_once(to_ini(config));
+  const Job job = load_or_report(arguments, defaults, findings);
+  if (arguments.print_config) return print_once(to_ini(job));
   const World world = World::from_environment();
-  for (Finding& finding : examine(config, world, options)) findings.push_back(std::move(finding));
+  for (Finding& finding : examine(job, world, options)) findings.push_back(std::move(finding));
   if (!world.is_first()) return 0;
   std::cout << (is_for_programs ? to_json(findings) + "\n" : to_text(findings)) << std::flush;
   return std::any_of(findings.begin(), findings.end(),

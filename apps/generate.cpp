@@ -2,10 +2,10 @@
 #include <optional>
 
 #include "comm/world.h"
-#include "config/command_line.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "huggingface/load_gpt.h"
+#include "huggingface/load_model.h"
+#include "program/command_line.h"
 #include "program/program.h"
 #include "writing/prompt_lines.h"
 #include "writing/write_texts.h"

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "comm/world.h"
-#include "config/command_line.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "program/command_line.h"
 #include "program/program.h"
 #include "tokenizer/load_tokenizer.h"
 

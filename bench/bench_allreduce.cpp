@@ -3,10 +3,10 @@
 #include <mpi.h>
 
 #include "allreduce.h"
-#include "config/command_line.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "dist/gradient_reducer.h"
+#include "program/command_line.h"
 #include "report.h"
 
 using namespace lockstep;

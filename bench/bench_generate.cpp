@@ -3,12 +3,13 @@
 #include <map>
 
 #include "comm/world.h"
-#include "config/command_line.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "measure.h"
+#include "models/gpt2/gpt.h"
 #include "nn/generate.h"
+#include "program/command_line.h"
 #include "report.h"
 
 using namespace lockstep;

@@ -4,7 +4,6 @@
 #include <regex>
 
 #include "comm/world.h"
-#include "config/command_line.h"
 #include "core/error.h"
 #include "core/gpu.h"
 #include "core/memory.h"
@@ -12,6 +11,7 @@
 #include "gpu_rows.h"
 #include "kernel_cases.h"
 #include "measure.h"
+#include "program/command_line.h"
 #include "report.h"
 
 using namespace lockstep;

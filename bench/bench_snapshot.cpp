@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <iostream>
 
-#include "config/command_line.h"
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "core/version.h"
 #include "measure.h"
+#include "program/command_line.h"
 #include "report.h"
 #include "snapshot/snapshot_writer.h"
 #include "timed_training.h"
@@ -20,7 +20,7 @@ using namespace lockstep;
 namespace {
 
 constexpr const char* usage =
-    R"(bench_snapshot [--seconds S] [--repeats N] [--append] [--config file] [section.key=value ...]
+    R"(bench_snapshot [--seconds S] [--repeats N] [--append] [--job file] [section.key=value ...]
 
 Measures the cost of a snapshot in a training run on the CPU, on random tokens.
 Three kinds of stretches of steps alternate: without a snapshot, with one
@@ -29,7 +29,7 @@ mpirun for several ranks.
   --seconds  length of a stretch (default 1); must be longer than writing a snapshot takes
   --repeats  stretches of each kind (default 31)
   --append   add the row to bench/results/bench_snapshot.csv
-  --config   default shakespeare_cpu.ini
+  --job   default shakespeare_cpu.ini
 
 Snapshots are written to snapshot.path (default runs/bench_snapshot/snapshots).
 
@@ -63,14 +63,14 @@ struct Stretch {
 
 class SnapshotCost {
  public:
-  SnapshotCost(const Config& config, const World& world, const TrainingTask& task)
-      : config_(config),
-        training_(config, world, task),
+  SnapshotCost(const Job& job, const World& world, const TrainingTask& task)
+      : job_(job),
+        training_(job, world, task),
         tensors_(training_.optimizer().space(), &training_.optimizer(), world.size()),
         writer_(world, tensors_,
-                {.path = config.snapshot.path,
-                 .keep = config.snapshot.keep,
-                 .is_shared = is_shared_by_all(world, config.snapshot.path)}) {}
+                {.path = job.snapshot_place(),
+                 .keep = job.snapshots.keep,
+                 .is_shared = is_shared_by_all(world, job.snapshot_place())}) {}
 
   std::vector<PhaseSeconds> warm_up(int steps) { return training_.steps(steps); }
 
@@ -107,29 +107,29 @@ class SnapshotCost {
   void save() {
     Snapshot snapshot;
     snapshot.step = ++saved_;
-    snapshot.configuration = to_ini(config_);
-    writer_.save(snapshot, {.step = true}, config_.dist.timeout_s);
+    snapshot.configuration = to_ini(job_);
+    writer_.save(snapshot, {.step = true}, job_.dist.timeout_s);
   }
 
   /// Returns the path of the snapshot's state.json. The writer writes that file last.
   std::filesystem::path newest_file() const {
     const std::string digits = std::to_string(saved_);
-    return std::filesystem::path(config_.snapshot.path) /
+    return std::filesystem::path(job_.snapshot_place()) /
            ("step-" + std::string(8 - digits.size(), '0') + digits) / "state.json";
   }
 
-  const Config& config_;
+  const Job& job_;
   TimedTraining training_;
   SpaceTensors tensors_;
   SnapshotWriter writer_;
   int64_t saved_ = 0;
 };
 
-int bench(const Config& config, const World& world, const Options& options) {
-  const LanguageData tokens = load_language_data(config, world);
-  const std::unique_ptr<Gpt> model = make_gpt(config, tokens.vocabulary_size);
-  const TrainingTask task = language_task(config, *model, tokens);
-  SnapshotCost cost(config, world, task);
+int bench(const Job& job, const World& world, const Options& options) {
+  const LanguageData tokens = language_data(job, world, nullptr);
+  const std::unique_ptr<LanguageModel> model = make_model(job, tokens.vocabulary_size);
+  const LanguageTask task(job, *model, tokens);
+  SnapshotCost cost(job, world, task);
   double step_seconds = 0;
   for (const PhaseSeconds& step : cost.warm_up(20)) step_seconds += whole(step) / 20;
   // All ranks use rank 0's number of steps.
@@ -157,8 +157,8 @@ int bench(const Config& config, const World& world, const Options& options) {
                  {"cost_ms"},
                  {"waited_cost_ms", 15},
                  {"percent_at_one_a_minute", 24}},
-                {.ranks = world.size(), .threads = static_cast<int>(config.train.threads)});
-  report.add({workload_of(config), fixed_text(static_cast<double>(cost.bytes()) / 1048576.0, 1),
+                {.ranks = world.size(), .threads = static_cast<int>(job.compute.threads)});
+  report.add({workload_of(job), fixed_text(static_cast<double>(cost.bytes()) / 1048576.0, 1),
               fixed_text(plain.seconds / steps * 1e3, 3), fixed_text(plain.spread_percent, 1),
               fixed_text(held_up.seconds * 1e3, 2), fixed_text(written.seconds * 1e3, 1),
               fixed_text(extra(background) * 1e3, 1), fixed_text(extra(waited) * 1e3, 1),
@@ -172,12 +172,14 @@ int bench(const Config& config, const World& world, const Options& options) {
 int main(int argc, char** argv) {
   return run_program([&] {
     Arguments arguments = split_arguments(argc, argv);
-    if (arguments.help) return print_help(usage + config_help(arguments.program));
+    if (arguments.help) return print_help(usage + job_help(arguments.program));
     if (arguments.version) return print_once(version_text());
     const Options options = take_options(arguments);
-    Config config = load_config(arguments);
-    require(config.train.accumulate == 1, "train.accumulate: set it to 1 for bench_snapshot");
-    const World world = start_world(config);
-    return bench(config, world, options);
+    const Settings settings = load_settings(arguments);
+    Job job = job_of(settings);
+    require(job.batches.accumulate == 1, "train.accumulate: set it to 1 for bench_snapshot");
+    const World world = start_world();
+    job = resolve(settings, world);
+    return bench(job, world, options);
   });
 }

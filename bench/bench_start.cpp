@@ -5,12 +5,12 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/world.h"
-#include "config/command_line.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/process.h"
 #include "core/text.h"
 #include "measure.h"
+#include "program/command_line.h"
 #include "report.h"
 
 using namespace lockstep;

@@ -3,12 +3,12 @@
 #include <iostream>
 #include <numeric>
 
-#include "config/command_line.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "core/version.h"
 #include "kernels/trace.h"
 #include "measure.h"
+#include "program/command_line.h"
 #include "report.h"
 #include "stage_cost.h"
 #include "timed_training.h"
@@ -19,7 +19,7 @@ using namespace lockstep;
 namespace {
 
 constexpr const char* usage =
-    R"(bench_step [--steps N] [--warmup N] [--stages ROUNDS] [--append] [--config file] [section.key=value ...]
+    R"(bench_step [--steps N] [--warmup N] [--stages ROUNDS] [--append] [--job file] [section.key=value ...]
 
 Measures a training step on the CPU by phase and kernel, on random tokens.
 Start it with mpirun for several ranks.
@@ -29,7 +29,7 @@ Start it with mpirun for several ranks.
              gradients and full instead, in shared memory and with messages; a
              round runs --warmup and then --steps timed steps of each
   --append   add the rows to bench/results/bench_step.csv, or bench_stages.csv
-  --config   default shakespeare_cpu.ini
+  --job   default shakespeare_cpu.ini
 
 )";
 
@@ -63,8 +63,8 @@ double peak_of(const World& world) {
 /// A report with one row for the step, one per phase and one per kernel.
 class StepReport {
  public:
-  StepReport(const Config& config, const World& world)
-      : workload_(workload_of(config)),
+  StepReport(const Job& job, const World& world)
+      : workload_(workload_of(job)),
         report_("bench_step",
                 {{"workload", 41},
                  {"part", 33},
@@ -74,8 +74,8 @@ class StepReport {
                  {"percent"},
                  {"tokens_per_s", 14},
                  {"fma_percent", 13}},
-                {.ranks = world.size(), .threads = static_cast<int>(config.train.threads)},
-                world.is_first()) {}
+                {.ranks = world.size(), .threads = static_cast<int>(job.compute.threads)}, world.is_first()) {
+  }
 
   void add_phases(const std::vector<PhaseSeconds>& steps, double tokens, double flops, double peak) {
     const Timing step = timing_over(steps, whole);
@@ -114,19 +114,19 @@ class StepReport {
   Report report_;
 };
 
-int bench(const Config& config, const World& world, const Options& options) {
-  const LanguageData tokens = load_language_data(config, world);
-  const std::unique_ptr<Gpt> model = make_gpt(config, tokens.vocabulary_size);
-  const TrainingTask task = language_task(config, *model, tokens);
-  TimedTraining training(config, world, task);
+int bench(const Job& job, const World& world, const Options& options) {
+  const LanguageData tokens = language_data(job, world, nullptr);
+  const std::unique_ptr<LanguageModel> model = make_model(job, tokens.vocabulary_size);
+  const LanguageTask task(job, *model, tokens);
+  TimedTraining training(job, world, task);
   const double peak = peak_of(world);
   const auto tokens_per_step =
-      static_cast<double>(config.dist.replicas * config.train.batch_size * task.tokens_per_sample);
+      static_cast<double>(job.dist.replicas * job.batches.batch_size * task.facts().tokens_per_sample);
 
-  StepReport report(config, world);
+  StepReport report(job, world);
   training.steps(options.warmup);
-  report.add_phases(training.steps(options.steps), tokens_per_step, tokens_per_step * task.flops_per_token,
-                    peak);
+  report.add_phases(training.steps(options.steps), tokens_per_step,
+                    tokens_per_step * task.facts().flops_per_token, peak);
   Trace::current().start();
   const std::vector<PhaseSeconds> traced = training.steps(options.steps);
   Trace::current().stop();
@@ -140,15 +140,17 @@ int bench(const Config& config, const World& world, const Options& options) {
 int main(int argc, char** argv) {
   return run_program([&] {
     Arguments arguments = split_arguments(argc, argv);
-    if (arguments.help) return print_help(usage + config_help(arguments.program));
+    if (arguments.help) return print_help(usage + job_help(arguments.program));
     if (arguments.version) return print_once(version_text());
     const Options options = take_options(arguments);
-    Config config = load_config(arguments);
-    require(config.train.accumulate == 1,
+    const Settings settings = load_settings(arguments);
+    Job job = job_of(settings);
+    require(job.batches.accumulate == 1,
             "train.accumulate: bench_step does not split a replica's batch; set it to 1");
-    const World world = start_world(config);
-    if (options.rounds == 0) return bench(config, world, options);
-    compare_stages(config, world,
+    const World world = start_world();
+    job = resolve(settings, world);
+    if (options.rounds == 0) return bench(job, world, options);
+    compare_stages(job, world,
                    {.rounds = options.rounds,
                     .warmup = options.warmup,
                     .steps = options.steps,

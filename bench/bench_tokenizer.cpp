@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "comm/world.h"
-#include "config/command_line.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "core/thread_pool.h"
 #include "data/encode.h"
 #include "measure.h"
+#include "program/command_line.h"
 #include "report.h"
 #include "tokenizer/load_tokenizer.h"
 

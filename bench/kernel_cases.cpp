@@ -2,7 +2,6 @@
 #include "kernel_cases.h"
 
 #include "core/memory.h"
-#include "dist/reduction_plan.h"
 #include "kernels/adamw.h"
 #include "kernels/arithmetic.h"
 #include "kernels/attention.h"
@@ -18,6 +17,7 @@
 #include "kernels/softmax.h"
 #include "kernels/sum.h"
 #include "kernels/transpose.h"
+#include "movement/reduction_plan.h"
 
 namespace lockstep {
 namespace {

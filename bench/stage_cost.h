@@ -2,7 +2,7 @@
 #pragma once
 
 #include "comm/world.h"
-#include "config/config.h"
+#include "job/job.h"
 
 namespace lockstep {
 
@@ -15,6 +15,6 @@ struct StageCostOptions {
 
 /// Compares a step of each sharding stage with a step of plain data parallelism. Measures both in shared
 /// memory and with messages. All ranks call it.
-void compare_stages(const Config& config, const World& world, const StageCostOptions& options);
+void compare_stages(const Job& job, const World& world, const StageCostOptions& options);
 
 }  // namespace lockstep

@@ -27,16 +27,15 @@ class Stopwatch {
 
 double whole(const PhaseSeconds& step) { return std::accumulate(step.begin(), step.end(), 0.0); }
 
-TimedTraining::TimedTraining(const Config& config, const World& world, const TrainingTask& task,
-                             bool shares_memory)
-    : config_(config),
+TimedTraining::TimedTraining(const Job& job, const World& world, const TrainingTask& task, bool shares_memory)
+    : job_(job),
       task_(task),
-      space_(task.parameters, task.group),
-      engine_(config, world, task, space_, shares_memory),
-      loader_(task.training_data, {.replicas = config.dist.replicas,
-                                   .local_parts = slices_of(engine_.data_parallel.setup.micro_batches),
-                                   .batch_size = config.train.batch_size,
-                                   .seed = static_cast<uint64_t>(config.train.seed)}) {}
+      space_(task.parameters(), task.group_rule()),
+      engine_(job, world, task, space_, shares_memory),
+      loader_(task.training_data(), {.replicas = job.dist.replicas,
+                                     .local_parts = slices_of(engine_.data_parallel.setup.micro_batches),
+                                     .batch_size = job.batches.batch_size,
+                                     .seed = job.seed()}) {}
 
 PhaseSeconds TimedTraining::step() {
   PhaseSeconds seconds{};
@@ -46,7 +45,7 @@ PhaseSeconds TimedTraining::step() {
   engine_.data_parallel.begin_step();
   for (const Batch& batch : step.batches) {
     const Context context{.training = true,
-                          .seed = static_cast<uint64_t>(config_.train.seed),
+                          .seed = job_.seed(),
                           .step = static_cast<uint32_t>(step.index),
                           .sample = static_cast<uint32_t>(batch.first_sample),
                           .loss_scale = engine_.scaler ? engine_.scaler->scale() : Tensor()};
@@ -55,7 +54,7 @@ PhaseSeconds TimedTraining::step() {
     engine_.data_parallel.backward(loss);
     watch.charge(seconds[backward_pass]);
   }
-  engine_.data_parallel.step(*engine_.optimizer, config_.train.learning_rate, config_.train.grad_clip);
+  engine_.data_parallel.step(*engine_.optimizer, job_.schedule.learning_rate, job_.optimizer.grad_clip);
   watch.charge(seconds[update]);
   seconds[communication] = engine_.data_parallel.summary.exposed_seconds();
   seconds[update] -= seconds[communication];
@@ -68,17 +67,18 @@ std::vector<PhaseSeconds> TimedTraining::steps(int count) {
   return all;
 }
 
-std::string workload_of(const Config& config) {
-  return concat(config.model.n_layer, "x", config.model.n_head, "x", config.model.n_embd, " block ",
-                config.data.block_size, " replicas ", config.dist.replicas, " batch ",
-                config.train.batch_size, config.dist.reduction == "tree" ? "" : " native",
-                config.train.precision == "fp32" ? "" : " " + config.train.precision,
-                config.train.recompute == "none" ? "" : " recompute " + config.train.recompute,
-                config.dist.shard == "none" ? "" : " shard " + config.dist.shard);
+std::string workload_of(const Job& job) {
+  const Settings settings = job_keys().settings_of(job);
+  return concat(job.model.n_layer, "x", job.model.n_head, "x", job.model.n_embd, " block ",
+                job.text.block_size, " replicas ", job.dist.replicas, " batch ", job.batches.batch_size,
+                job.dist.reduction == Reduction::tree ? "" : " native",
+                job.compute.precision == DType::f32 ? "" : " " + settings["train.precision"],
+                job.compute.recompute == Recompute{} ? "" : " recompute " + settings["train.recompute"],
+                job.dist.shard == Shard::none ? "" : " shard " + settings["dist.shard"]);
 }
 
 void take_benchmark_arguments(CommandLine& line, Arguments& arguments) {
-  line.take_from(arguments);
+  line.take_from(arguments.other, arguments.program);
   if (arguments.config_file.empty()) arguments.config_file = "shakespeare_cpu.ini";
   const std::string directory = "runs/" + arguments.program;
   const std::vector<Setting> own = {{"train.device", "cpu"},

@@ -6,9 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "config/command_line.h"
+#include "job/keys.h"
+#include "job/resolve.h"
 #include "measure.h"
+#include "program/command_line.h"
 #include "train/language_model.h"
+#include "train/language_task.h"
 #include "train/step_runner.h"
 #include "train/trainer.h"
 
@@ -26,9 +29,8 @@ double whole(const PhaseSeconds& step);
 /// A training on a CPU that times each phase of the trainer's step.
 class TimedTraining {
  public:
-  /// Keeps references to `config` and `task`. TrainingEngine explains `shares_memory`.
-  TimedTraining(const Config& config, const World& world, const TrainingTask& task,
-                bool shares_memory = true);
+  /// Keeps references to `job` and `task`. TrainingEngine explains `shares_memory`.
+  TimedTraining(const Job& job, const World& world, const TrainingTask& task, bool shares_memory = true);
 
   PhaseSeconds step();
   std::vector<PhaseSeconds> steps(int count);
@@ -36,7 +38,7 @@ class TimedTraining {
   const DataParallel& data_parallel() const { return engine_.data_parallel; }
 
  private:
-  const Config& config_;
+  const Job& job_;
   const TrainingTask& task_;
   ParameterSpace space_;
   TrainingEngine engine_;
@@ -44,7 +46,7 @@ class TimedTraining {
 };
 
 /// Returns layers x heads x width, the size of a step and the sharding stage, if any.
-std::string workload_of(const Config& config);
+std::string workload_of(const Job& job);
 
 /// Removes the options of `line` from `arguments`. Sets the defaults of a benchmark: random tokens on the CPU
 /// and shakespeare_cpu.ini. The user's settings override them. Throws UserError.

@@ -7,9 +7,9 @@
 #include <sstream>
 #include <vector>
 
-#include "config/command_line.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "program/command_line.h"
 #include "program/program.h"
 
 namespace lockstep {

@@ -12,6 +12,7 @@
 #include "core/environment.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/wording.h"
 
 #if defined(LOCKSTEP_MPI)
 #include <mpi.h>
@@ -148,8 +149,8 @@ class MpiCommunicator : public Communicator {
       ::sched_yield();
       if (tries % 256 != 0) continue;
       expect(!cancelled().load(), "this rank is going down");
-      expect(seconds_since(begin) < timeout(), "waited ", timeout(),
-             " s for the other ranks (dist.timeout_s)");
+      expect(seconds_since(begin) < timeout(), "waited ", timeout(), " s for the other ranks (",
+             option_name("timeout_s"), ")");
     }
   }
 

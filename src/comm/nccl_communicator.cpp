@@ -14,6 +14,7 @@
 #include "core/cuda_check.h"
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/wording.h"
 
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 18, 0)
 #error "NCCL 2.18 or newer is needed"
@@ -182,8 +183,8 @@ class NcclCommunicatorImplementation final : public NcclCommunicator {
     const auto deadline = Clock::now() + std::chrono::duration<double>(host_.timeout());
     while (result == ncclInProgress) {
       expect(!host_.cancelled().load(), "this rank is going down");
-      expect(Clock::now() < deadline, what, ": waited ", host_.timeout(),
-             " s for the other ranks (dist.timeout_s)");
+      expect(Clock::now() < deadline, what, ": waited ", host_.timeout(), " s for the other ranks (",
+             option_name("timeout_s"), ")");
       std::this_thread::yield();
       const std::lock_guard lock(connection_->mutex);
       expect_connected(what);

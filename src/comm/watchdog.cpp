@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/graph.h"
 #include "core/stream.h"
+#include "core/wording.h"
 
 namespace lockstep {
 namespace {
@@ -123,7 +124,7 @@ std::string Watchdog::problem_of(Work& work, const std::string& background_error
     if (!has_begun) return {};
     if (!work.seen) work.seen = Clock::now();
     if (Clock::now() - *work.seen < std::chrono::duration<double>(host_.timeout())) return {};
-    problem = concat("waited ", host_.timeout(), " s for the other ranks (dist.timeout_s)");
+    problem = concat("waited ", host_.timeout(), " s for the other ranks (", option_name("timeout_s"), ")");
   }
   return host_.failure_of(work.name, work.bytes, work.sequence, problem);
 }

@@ -28,6 +28,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/thread_pool.h"
+#include "core/wording.h"
 #include "program/program.h"
 #include "program/signals.h"
 
@@ -307,9 +308,9 @@ int World::gpu() const {
   const bool may_share = communicator_->on_every_rank(number_from_environment("LOCKSTEP_SHARE_GPU") == 1);
   const std::vector<std::string> texts = communicator_->all_gather_text(seen);
   for (size_t r = 0; r < texts.size(); ++r)
-    require(!texts[r].empty(), "train.device = cuda: rank ", r, " sees no GPU",
-            r == static_cast<size_t>(rank()) ? concat(": ", why_no_gpu()) : "",
-            "; or use train.device = cpu");
+    require(!texts[r].empty(), option_name("device"), " = cuda: rank ", r, " sees no GPU",
+            r == static_cast<size_t>(rank()) ? concat(": ", why_no_gpu()) : "", "; or use ",
+            option_name("device"), " = cpu");
   return distribute_gpus(texts, may_share)[static_cast<size_t>(rank())];
 }
 

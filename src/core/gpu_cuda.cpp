@@ -9,6 +9,7 @@
 #include "core/gpu.h"
 #include "core/memory_pool.h"
 #include "core/text.h"
+#include "core/wording.h"
 
 namespace lockstep {
 namespace {
@@ -147,12 +148,14 @@ GpuProperties gpu_properties(int device) {
 
 Stream make_gpu_stream(int device, bool high_priority) {
   const int devices = count_gpus();
-  require(devices > 0, "train.device = cuda: ", why_no_gpu(), "; or use train.device = cpu");
+  require(devices > 0, option_name("device"), " = cuda: ", why_no_gpu(), "; or use ", option_name("device"),
+          " = cpu");
   require(device >= 0 && device < devices, "GPU ", device, " was requested, but this process sees ", devices,
           devices == 1 ? " GPU" : " GPUs", ": start at most one rank per GPU on a host");
   const GpuProperties properties = gpu_properties(device);
   require(properties.major >= 8, "GPU ", device, " (", properties.name, ") has compute capability ",
-          properties.major, ".", properties.minor, "; 8.0 or higher is needed: use train.device = cpu");
+          properties.major, ".", properties.minor, "; 8.0 or higher is needed: use ", option_name("device"),
+          " = cpu");
   cuda::check(cudaSetDevice(device), "selecting a GPU");
   int lowest = 0, highest = 0;
   cuda::check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "querying stream priorities");

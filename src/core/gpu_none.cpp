@@ -7,6 +7,7 @@
 #include "core/graph.h"
 #include "core/memory_pool.h"
 #include "core/stream.h"
+#include "core/wording.h"
 
 namespace lockstep {
 namespace {
@@ -19,7 +20,7 @@ constexpr const char* why_none =
 int count_gpus() { return 0; }
 std::string why_no_gpu() { return why_none; }
 GpuProperties gpu_properties(int) { throw Error(why_none); }
-Stream make_gpu_stream(int, bool) { throw UserError(concat("train.device = cuda: ", why_none)); }
+Stream make_gpu_stream(int, bool) { throw UserError(concat(option_name("device"), " = cuda: ", why_none)); }
 std::string describe_gpu(int) { throw Error(why_none); }
 
 MemoryPool& gpu_pool(int) { throw Error(why_none); }

@@ -14,6 +14,7 @@
 #include "core/graph.h"
 #include "core/memory_pool.h"
 #include "core/stream.h"
+#include "core/wording.h"
 
 namespace lockstep {
 namespace {
@@ -103,10 +104,9 @@ std::shared_ptr<std::byte> MemoryPool::take(int64_t bytes, ReuseScope place) {
     for (const MemoryUse& use : table())
       rows += concat("\n  ", use.label, ": ", use.current_bytes >> 20, " MiB now, ", use.peak_bytes >> 20,
                      " MiB at most");
-    throw Error(concat(
-        "out of ", device(), ": ", bytes >> 20, " MiB for ", label,
-        "; lower train.batch_size, raise train.accumulate, set train.logit_rows, or shorten data.block_size",
-        rows));
+    throw Error(concat("out of ", device(), ": ", bytes >> 20, " MiB for ", label, "; ",
+                       advice_about(out_of_memory, "compute smaller batches, or recompute activations"),
+                       rows));
   }
   return {block.data, [=, this](std::byte*) { give(block, label); }};
 }

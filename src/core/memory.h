@@ -11,6 +11,9 @@
 
 namespace lockstep {
 
+/// The problem, in a Wording, that no memory is left.
+inline constexpr const char* out_of_memory = "out of memory";
+
 /// A scope that labels this thread's allocations. Scopes nest, and the innermost one counts. `label` must
 /// outlive the program's use of it (a string literal).
 class MemoryScope {

@@ -19,6 +19,7 @@
 #include "core/environment.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "core/wording.h"
 #include "data/file_kind.h"
 #include "kernels/random.h"
 #include "program/signals.h"
@@ -50,7 +51,7 @@ constexpr std::string_view nouns[] = {"ant", "bee", "cat", "dog", "elk", "fox", 
 /// limit, so that a request to stop ends a wait for a writer.
 std::shared_ptr<NewFile> copy_of_stream(const std::string& path) {
   const Descriptor stream(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  require(bool(stream), "data.dataset: cannot read ", path, ": ", std::strerror(errno));
+  require(bool(stream), option_name("dataset"), ": cannot read ", path, ": ", std::strerror(errno));
   const std::shared_ptr<NewFile> copy = temporary_text();
   std::vector<std::byte> piece(size_t{1} << 16);
   int64_t size = 0;
@@ -62,13 +63,13 @@ std::shared_ptr<NewFile> copy_of_stream(const std::string& path) {
       continue;  // a read would take a pipe before its first writer for an empty one
     const ssize_t count = ::read(stream.get(), piece.data(), piece.size());
     if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    require(count >= 0, "data.dataset: cannot read ", path, ": ", std::strerror(errno));
+    require(count >= 0, option_name("dataset"), ": cannot read ", path, ": ", std::strerror(errno));
     if (count == 0) break;
     copy->write(size, std::span(piece).first(static_cast<size_t>(count)));
     size += count;
   }
   require(
-      size > 0, "data.dataset: ", path,
+      size > 0, option_name("dataset"), ": ", path,
       " has no text; a pipe can be read only once, and the ranks of lockrun have an empty standard input; "
       "give a file there");
   return copy;
@@ -84,7 +85,7 @@ std::shared_ptr<NewFile> copy_of_stream(const std::string& path) {
                         "standard input on; use /dev/stdin, a named pipe or a file"
                       : "there is no such file, here or in LOCKSTEP_DATA_DIR; give a path, an address, "
                         "shakespeare or sample";
-  throw UserError(concat("data.dataset = ", name, ": ", reason));
+  throw UserError(concat(option_name("dataset"), " = ", name, ": ", reason));
 }
 
 Corpus folder_corpus(const std::string& folder) {
@@ -93,8 +94,8 @@ Corpus folder_corpus(const std::string& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, problem))
     if (lower_case(entry.path().extension().string()) == ".txt" && is_file(entry.path()))
       paths.push_back(entry.path().string());
-  require(!problem, "data.dataset = ", folder, ": ", problem.message());
-  require(!paths.empty(), "data.dataset = ", folder,
+  require(!problem, option_name("dataset"), " = ", folder, ": ", problem.message());
+  require(!paths.empty(), option_name("dataset"), " = ", folder,
           ": there is no *.txt in this folder; other files and subfolders are not read");
   std::ranges::sort(paths);
   Corpus corpus{.kind = Corpus::Kind::documents,
@@ -129,12 +130,14 @@ Corpus corpus_of_file(const std::string& name, const std::string& title, const s
           .keep = copy};
 }
 
-Corpus local_corpus(const std::string& name) {
+Corpus sample_corpus() {
   const std::string built_in = "the built-in sample";
-  if (name == "sample")
-    return {.title = "Generated lines",
-            .source = built_in,
-            .documents = {{.name = built_in, .path = "", .text = sample_text()}}};
+  return {.title = "Generated lines",
+          .source = built_in,
+          .documents = {{.name = built_in, .path = "", .text = sample_text()}}};
+}
+
+Corpus local_corpus(const std::string& name) {
   std::error_code problem;
   const fs::file_status found = fs::status(name, problem);
   if (fs::is_directory(found)) return folder_corpus(name);

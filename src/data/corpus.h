@@ -46,12 +46,15 @@ std::shared_ptr<NewFile> temporary_text();
 Corpus corpus_of_file(const std::string& name, const std::string& title, const std::string& path,
                       const std::string& source);
 
-/// Returns the corpus that data.dataset names if it needs no network. This is `sample` (built in), a text
-/// file, a pipe or a folder. A file is found at its path or in $LOCKSTEP_DATA_DIR. The *.txt files of a
-/// folder are its documents in order of their names. Throws UserError that explains what to do.
+/// Returns the built-in corpus.
+Corpus sample_corpus();
+
+/// Returns the corpus of a text file, a pipe or a folder. A file is found at its path or in
+/// $LOCKSTEP_DATA_DIR. The *.txt files of a folder are its documents in order of their names. Throws
+/// UserError that explains what to do.
 Corpus local_corpus(const std::string& name);
 
-/// Returns lines of the built-in corpus (data.dataset = sample), the same every time: "- Mia met old fox; old
+/// Returns lines of the built-in corpus, the same every time: "- Mia met old fox; old
 /// fox: Mia". Name, verb, adjective and noun are each drawn from 16 words by Philox on the line's number. The
 /// rest of the line follows from them. This includes the echoes 9 and 26 characters later. So a line of 32
 /// characters contains 16 bits.

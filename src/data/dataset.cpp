@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/wording.h"
 #include "kernels/random.h"
 
 namespace lockstep {
@@ -61,14 +62,15 @@ void TokenWindows::copy_window(int64_t begin, void* input, void* target) const {
 
 Split<TokenWindows> split_tokens(const Tokens& tokens, int64_t block_size, double train_split,
                                  uint64_t seed) {
-  require(train_split > 0 && train_split <= 1, "data.train_split = ", train_split,
+  require(train_split > 0 && train_split <= 1, option_name("train_split"), " = ", train_split,
           ": a number above 0 and at most 1 is needed");
-  require(block_size > 0, "data.block_size = ", block_size, ": at least 1 is needed");
+  require(block_size > 0, option_name("block_size"), " = ", block_size, ": at least 1 is needed");
   const auto border = static_cast<int64_t>(std::floor(train_split * static_cast<double>(tokens.size())));
   const auto windows = [&](const char* part, int64_t begin, int64_t end) {
-    require(end - begin > block_size, "data.block_size = ", block_size, " is too long: the ", part,
-            " part of the corpus has ", end - begin, " tokens, and ", block_size + 1,
-            " are needed; shorten the block, change data.train_split or take a longer corpus");
+    require(end - begin > block_size, option_name("block_size"), " = ", block_size, " is too long: the ",
+            part, " part of the corpus has ", end - begin, " tokens, and ", block_size + 1,
+            " are needed; shorten the block, change ", option_name("train_split"),
+            " or take a longer corpus");
     return std::make_shared<const TokenWindows>(tokens.slice(begin, end), block_size, seed);
   };
   return {.train = windows("training", 0, border),

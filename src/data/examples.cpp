@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "core/wording.h"
 #include "json/json_field.h"
 #include "tokenizer/utf8.h"
 
@@ -185,8 +186,9 @@ Split<ExampleBlocks> split_examples(const Tokens& tokens, const Marks& marks, do
   const auto border = static_cast<int64_t>(std::floor(train_split * static_cast<double>(marks.examples())));
   const auto blocks = [&](const char* part, int64_t begin, int64_t end) {
     auto made = std::make_shared<const ExampleBlocks>(tokens, marks.slice(begin, end), options);
-    require(made->size() > 0, "data.train_split = ", train_split, " leaves ", counted(end - begin, "example"),
-            " of ", marks.examples(), " for ", part, ", and none with a target; change it or add examples");
+    require(made->size() > 0, option_name("train_split"), " = ", train_split, " leaves ",
+            counted(end - begin, "example"), " of ", marks.examples(), " for ", part,
+            ", and none with a target; change it or add examples");
     return made;
   };
   return {.train = blocks("training", 0, border),

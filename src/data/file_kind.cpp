@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "core/wording.h"
 #include "tokenizer/utf8.h"
 
 namespace lockstep {
@@ -101,7 +102,7 @@ bool has_examples(const std::string& name, const Bytes& bytes) {
   const bool is_named = has_ending_of_json(name);
   std::string head = beginning_of(bytes, int64_t{1} << 12);
   if (!head.starts_with('{') && !head.starts_with('[')) {
-    require(!is_named || head.empty(), "data.dataset: ", name,
+    require(!is_named || head.empty(), option_name("dataset"), ": ", name,
             " has the name of examples, but does not begin with a JSON object; a text needs another ending");
     return is_named;
   }
@@ -114,12 +115,12 @@ bool has_examples(const std::string& name, const Bytes& bytes) {
   const std::string_view after = std::string_view(head).substr(value_end, line_end - value_end);
   const bool is_text = !is_named && (!first.has_known_key || !may_be_json(after));
   if (is_text && first.has_object && (end.place || goes_on))
-    log_warning(concat("data.dataset: ", name,
+    log_warning(concat(option_name("dataset"), ": ", name,
                        " begins with JSON, and is read as a text; a line of examples ",
                        "is one object with \"prompt\" and \"answer\", or with \"text\""));
   if (is_text || !(first.has_known_key || first.has_object)) return is_named;
   const bool is_spread = end.place.value_or(goes_on ? head.size() : 0) > line_end;
-  require(!first.is_list && !is_spread, "data.dataset: ", name, " has ",
+  require(!first.is_list && !is_spread, option_name("dataset"), ": ", name, " has ",
           first.is_list ? "a JSON list" : "a JSON object of several lines",
           "; each example must be one object on a line of its own, as jq -c '", first.is_list ? ".[]" : ".",
           "' writes it");

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
+#include "core/wording.h"
 #include "tensor/create.h"
 
 namespace lockstep {
@@ -56,12 +57,13 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, const Options& options)
     expect(replica >= 0 && replica < options.replicas && slice >= 0 && slice < options.parts, "micro-batch ",
            slice, " of replica ", replica, " is not one of ", options.replicas, " replicas with ",
            options.parts, " micro-batches each");
-  require(options.batch_size > 0, "train.batch_size = ", options.batch_size, ": at least 1 is needed");
+  require(options.batch_size > 0, option_name("batch_size"), " = ", options.batch_size,
+          ": at least 1 is needed");
   const int64_t rounding = options.whole_batches ? 0 : options.batch_size - 1;
   steps_per_epoch_ = (sampler_.samples_per_replica() + rounding) / options.batch_size;
-  require(steps_per_epoch_ > 0, "train.batch_size = ", options.batch_size, " is more than the ",
-          sampler_.samples_per_replica(), " samples of each replica (dist.replicas = ", options.replicas,
-          ")");
+  require(steps_per_epoch_ > 0, option_name("batch_size"), " = ", options.batch_size, " is more than the ",
+          sampler_.samples_per_replica(), " samples of each replica (", option_name("replicas"), " = ",
+          options.replicas, ")");
   seek(0);
   if (options.prefetch) worker_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
 }

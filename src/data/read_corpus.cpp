@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/text.h"
+#include "core/wording.h"
 #include "data/bytes.h"
 #include "data/examples.h"
 #include "data/file_kind.h"
@@ -28,7 +29,7 @@ std::string with_thousands(int64_t number) {
 int64_t read_document(const Document& document, int64_t window_bytes, Hasher& hasher,
                       const std::function<size_t(const TextWindow&)>& use) {
   const Bytes bytes = document.bytes();
-  require(bytes.size() > 0, "data.dataset: ", document.name, " is empty");
+  require(bytes.size() > 0, option_name("dataset"), ": ", document.name, " is empty");
   std::string text;  // of the window, which begins at `begin`
   int64_t begin = 0, wanted = window_bytes;
   while (begin < bytes.size()) {
@@ -47,8 +48,9 @@ int64_t read_document(const Document& document, int64_t window_bytes, Hasher& ha
 
 /// Throws UserError for a file of examples in a folder of texts.
 void require_text(const Document& document) {
-  require(!has_examples(document.name, document.bytes()), "data.dataset: ", document.name,
-          " has JSON lines of examples, which no folder of texts can hold; name this file in data.dataset");
+  require(!has_examples(document.name, document.bytes()), option_name("dataset"), ": ", document.name,
+          " has JSON lines of examples, which no folder of texts can hold; name this file in ",
+          option_name("dataset"));
 }
 
 /// Adds the characters of a window. Returns the bytes that it has used: all except a last character that may
@@ -56,8 +58,8 @@ void require_text(const Document& document) {
 size_t add_characters(const TextWindow& window, CorpusFacts& facts, Alphabet& alphabet) {
   const size_t size = window.text.size();
   const size_t end = window.is_last ? size : next_character(window.text, size - std::min<size_t>(size, 4));
-  facts.count +=
-      alphabet.add(window.text.substr(0, end), concat("data.dataset: ", window.document.name), window.begin);
+  facts.count += alphabet.add(window.text.substr(0, end),
+                              concat(option_name("dataset"), ": ", window.document.name), window.begin);
   return end;
 }
 
@@ -105,7 +107,7 @@ CorpusFacts measure(const Corpus& corpus) {
     facts.bytes += static_cast<int64_t>(used);
     return used;
   });
-  require(facts.count > 0, "data.dataset: ", corpus.source, " has no examples");
+  require(facts.count > 0, option_name("dataset"), ": ", corpus.source, " has no examples");
   facts.alphabet = alphabet.text();
   return facts;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/wording.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"
 
@@ -42,10 +43,16 @@ Offload begin_offload(ParameterSpace& space, Offload offload) {
 
 }  // namespace
 
+/// Returns the options without Shard::hybrid.
+static DataParallelOptions resolved(DataParallelOptions options, const World& world) {
+  resolve_hybrid(options.shard, options.group, world.local_size());
+  return options;
+}
+
 DataParallel::DataParallel(ParameterSpace& space, const World& world, Options options)
     : space_(space),
       communicator_(world.shared_communicator()),
-      options_(options),
+      options_(resolved(options, world)),
       setup(set_up()),
       values(space, setup.sharding, setup.offload, *communicator_, *reducer_),
       summary(space, setup.sharding, *reducer_),
@@ -68,10 +75,10 @@ DataParallelSetup DataParallel::set_up() {
   expect(options_.accumulate >= 1, "accumulate is ", options_.accumulate);
   expect(space_.layout.dtype() == DType::f32, "parameters are ", space_.layout.dtype(), ", not f32");
   expect(!options_.scaler || &options_.scaler->space() == &space_, "the GradScaler belongs to another space");
-  require(sharding.stage == Shard::none || options_.reduction == Reduction::tree,
-          "dist.shard = ", name(sharding.stage),
-          " with dist.reduction = native: owners add sharded or offloaded gradients as a tree; set "
-          "dist.reduction = tree");
+  require(sharding.stage == Shard::none || options_.reduction == Reduction::tree, option_name("shard"), " = ",
+          name(sharding.stage), " with ", option_name("reduction"),
+          " = native: owners add sharded or offloaded gradients as a tree; set ", option_name("reduction"),
+          " = tree");
   require_equal_on_all_ranks(*communicator_, "the model's parameters", describe(space_.layout));
   require_equal_on_all_ranks(*communicator_, "the options of data parallelism", describe(options_));
   reducer_ = std::make_unique<GradientReducer>(communicator_, space_.layout, sharding, options_);
@@ -239,9 +246,8 @@ void DataParallel::update(Optimizer& optimizer, double max_norm) {
 }
 
 void DataParallel::gather_gradients() {
-  expect(!reducer_->cuts_gradients(),
-         "no rank has all gradients, because dist.shard = ", lockstep::name(setup.sharding.stage),
-         " gives each rank only those of its owned ranges");
+  expect(!reducer_->cuts_gradients(), "no rank has all gradients, because ", option_name("shard"), " = ",
+         lockstep::name(setup.sharding.stage), " gives each rank only those of its owned ranges");
   expect(!options_.scaler,
          "the scale of the gradients may have changed by now: call wait() and GradScaler::unscale() before "
          "the step");

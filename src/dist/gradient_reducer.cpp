@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/graph.h"
 #include "core/log.h"
+#include "core/wording.h"
 #include "kernels/fold.h"
 
 namespace lockstep {
@@ -253,10 +254,8 @@ void GradientReducer::end_round() {
 }
 
 void GradientReducer::finish(bool everything) {
-  expect(!everything || !leaves_,
-         "each rank keeps only the gradients of its owned ranges (dist.shard = gradients or full): end the "
-         "step with "
-         "DataParallel::step()");
+  expect(!everything || !leaves_, "each rank keeps only the gradients of its owned ranges (",
+         option_name("shard"), " = gradients or full): end the step with DataParallel::step()");
   movement_->check();
   while (round_ < plan_.rounds.size()) end_round();
   round_ = 0;

@@ -11,7 +11,7 @@
 #include "comm/transport.h"
 #include "core/stream.h"
 #include "dist/leaf_pool.h"
-#include "dist/movement.h"
+#include "movement/movement.h"
 
 namespace lockstep {
 

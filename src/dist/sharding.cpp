@@ -6,17 +6,24 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/wording.h"
 
 namespace lockstep {
 
 const char* name(Shard shard) {
-  constexpr const char* names[] = {"none", "optimizer", "gradients", "full"};
+  constexpr const char* names[] = {"none", "optimizer", "gradients", "full", "hybrid"};
   return names[static_cast<size_t>(shard)];
 }
 
 const char* name(Offload offload) {
   constexpr const char* names[] = {"none", "optimizer", "all"};
   return names[static_cast<size_t>(offload)];
+}
+
+void resolve_hybrid(Shard& stage, int& group, int ranks_of_host) {
+  if (stage != Shard::hybrid) return;
+  stage = Shard::full;
+  if (group == 0) group = ranks_of_host;
 }
 
 Shard stage_with(Shard stage, Offload offload) {
@@ -26,14 +33,14 @@ Shard stage_with(Shard stage, Offload offload) {
 
 void check_group(Shard stage, int ranks, int group, Offload offload) {
   if (ranks == 1) return;
-  require(group >= 0 && (group == 0 || ranks % group == 0), "dist.group = ", group, " does not divide the ",
-          ranks, " ranks: each group keeps the whole model, so all groups must have equal size");
-  require(group == 0 || group == ranks || stage == Shard::full, "dist.group = ", group,
-          " needs dist.shard = full: with dist.shard = ", name(stage), " every rank keeps all values");
-  require(group == 0 || group == ranks || offload != Offload::all, "dist.group = ", group,
-          " keeps values on the GPUs of each group, and dist.offload = all keeps them in host memory: remove "
-          "one of "
-          "them");
+  const std::string of_group = concat(option_name("group"), " = ", group), shard = option_name("shard");
+  require(group >= 0 && (group == 0 || ranks % group == 0), of_group, " does not divide the ", ranks,
+          " ranks: each group keeps the whole model, so all groups must have equal size");
+  require(group == 0 || group == ranks || stage == Shard::full, of_group, " needs ", shard, " = full: with ",
+          shard, " = ", name(stage), " every rank keeps all values");
+  require(group == 0 || group == ranks || offload != Offload::all, of_group,
+          " keeps values on the GPUs of each group, and ", option_name("offload"),
+          " = all keeps them in host memory: remove one of them");
 }
 
 Sharding::Sharding(const ParameterSpace& space, Shard of_stage, int ranks, int group_size, Offload offload)

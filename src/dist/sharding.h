@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "dist/transfer_plan.h"
+#include "movement/transfer_plan.h"
 #include "parameters/parameter_space.h"
 
 namespace lockstep {
@@ -16,7 +16,8 @@ enum class Shard {
   none,       ///< every rank keeps values and gradients
   optimizer,  ///< a rank keeps optimizer states, and f32 values of a 16-bit model, only for its owned ranges
   gradients,  ///< like `optimizer`, and gradients only for its owned ranges; they are sent unit by unit
-  full,  ///< like `gradients`, and only a part of the values; a unit is gathered when an operation reads it
+  full,    ///< like `gradients`, and only a part of the values; a unit is gathered when an operation reads it
+  hybrid,  ///< `full` in groups of the ranks of a host (PyTorch's HYBRID_SHARD); see resolve_hybrid()
 };
 
 const char* name(Shard shard);
@@ -31,6 +32,9 @@ enum class Offload {
 };
 
 const char* name(Offload offload);
+
+/// Replaces Shard::hybrid by Shard::full, with a group of `ranks_of_host` ranks unless one is given.
+void resolve_hybrid(Shard& stage, int& group, int ranks_of_host);
 
 /// Returns the lowest stage that includes `stage` and everything that `offload` needs, also for one rank.
 Shard stage_with(Shard stage, Offload offload);

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/stream.h"
-#include "dist/movement.h"
 #include "dist/sharding.h"
+#include "movement/movement.h"
 
 namespace lockstep {
 

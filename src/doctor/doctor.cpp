@@ -19,12 +19,12 @@ void append(std::vector<Finding>& findings, const std::vector<Finding>& more) {
 }
 
 /// Runs the checks that one process can make of its host.
-std::vector<Finding> examine_host(const Config& config, const DoctorOptions& options, int ranks,
+std::vector<Finding> examine_host(const Job& job, const DoctorOptions& options, int ranks,
                                   bool writes_snapshots) {
-  std::vector<Finding> findings = check_gpus(config);
+  std::vector<Finding> findings = check_gpus(job);
   append(findings, {check_host_name(host_name()), check_port(options.listen), check_ipv6(),
-                    check_binding(config, Cores::of_this_process(), ranks), check_clock()});
-  append(findings, check_storage(config, options.shared_memory, ranks, writes_snapshots));
+                    check_binding(job, Cores::of_this_process(), ranks), check_clock()});
+  append(findings, check_storage(job, options.shared_memory, ranks, writes_snapshots));
   return findings;
 }
 
@@ -36,7 +36,7 @@ NLOHMANN_JSON_SERIALIZE_ENUM(Verdict, {{Verdict::problem, "problem"},
                                        {Verdict::ok, "ok"}})
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Finding, name, verdict, found, advice)
 
-std::vector<Finding> examine(const Config& config, const World& world, const DoctorOptions& options) {
+std::vector<Finding> examine(const Job& job, const World& world, const DoctorOptions& options) {
   world.communicator().set_timeout(options.deadline_seconds);
   std::vector<Finding> findings;
   // A launcher may have started just one rank, so the size of the world does not show a launch.
@@ -47,7 +47,7 @@ std::vector<Finding> examine(const Config& config, const World& world, const Doc
     // The checks of a host have deadlines of their own. Together they may exceed that of a collective.
     const NoTimeout no_timeout(world.communicator());
     append(findings,
-           gather_findings(world, speaks ? examine_host(config, options, world.local_size(), world.is_first())
+           gather_findings(world, speaks ? examine_host(job, options, world.local_size(), world.is_first())
                                          : std::vector<Finding>{}));
     return findings;
   }
@@ -57,7 +57,7 @@ std::vector<Finding> examine(const Config& config, const World& world, const Doc
     append(findings, check_ranks(options.program, options.deadline_seconds));
   if (!library.empty()) findings.push_back(check_lockrun(options.program, options.deadline_seconds));
   append(findings, check_srun());
-  append(findings, examine_host(config, options, available_cores(), true));
+  append(findings, examine_host(job, options, available_cores(), true));
   return findings;
 }
 

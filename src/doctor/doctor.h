@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "comm/world.h"
-#include "config/config.h"
+#include "job/job.h"
 #include "net/addresses.h"
 #include "train/rank_table.h"
 
@@ -39,7 +39,7 @@ struct Cores {
 };
 
 /// Checks whether the ranks of a host, with train.threads each, fit on the cores that they may use.
-Finding check_binding(const Config& config, const Cores& cores, int ranks_of_host);
+Finding check_binding(const Job& job, const Cores& cores, int ranks_of_host);
 
 /// Checks whether the kernel reports that the clock follows a time server.
 Finding check_clock();
@@ -48,7 +48,7 @@ Finding check_clock();
 Finding check_user();
 
 /// Checks the driver, the GPUs that this process sees, whether this build can use them, and NCCL on one.
-std::vector<Finding> check_gpus(const Config& config);
+std::vector<Finding> check_gpus(const Job& job);
 
 /// The argument that starts a program as a probe of check_ranks(). The program then calls answer_probe().
 constexpr const char* probe_argument = "--probe";
@@ -83,7 +83,7 @@ Finding check_port(const std::string& address);
 Finding check_ipv6();
 
 /// Returns about how many parameters the GPT of a configuration has.
-int64_t estimate_parameters(const Config& config);
+int64_t estimate_parameters(const Job& job);
 
 /// Checks whether the folder of a key can be written, how fast (with fsync), and whether `wanted_bytes` fit.
 /// Leaves nothing behind and creates no folder.
@@ -94,7 +94,7 @@ Finding check_shared_memory(const std::string& folder, int64_t wanted_bytes);
 
 /// Checks log.dir and shared memory for a configuration on a host with `ranks_of_host` ranks. If
 /// `writes_snapshots` (on the host of rank 0), also checks snapshot.path.
-std::vector<Finding> check_storage(const Config& config, const std::string& shared_memory, int ranks_of_host,
+std::vector<Finding> check_storage(const Job& job, const std::string& shared_memory, int ranks_of_host,
                                    bool writes_snapshots);
 
 /// Reports the host and the device of each rank.
@@ -125,6 +125,6 @@ struct DoctorOptions {
 
 /// Searches for problems of a run with this configuration. A process that was started by hand starts ranks of
 /// its own; launched ranks are checked with their hosts. All ranks call it; rank 0 gets the result.
-std::vector<Finding> examine(const Config& config, const World& world, const DoctorOptions& options);
+std::vector<Finding> examine(const Job& job, const World& world, const DoctorOptions& options);
 
 }  // namespace lockstep

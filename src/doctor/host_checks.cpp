@@ -43,8 +43,8 @@ std::string visible_devices() {
   return devices ? concat("; CUDA_VISIBLE_DEVICES = '", *devices, "'") : "";
 }
 
-Finding judge_absence(const Config& config) {
-  const bool is_asked_for = config.train.device == "cuda";
+Finding judge_absence(const Job& job) {
+  const bool is_asked_for = job.compute.device == Device::cuda;
   const bool has_driver = std::filesystem::exists("/proc/driver/nvidia/version");
   const Verdict verdict = is_asked_for ? Verdict::problem : has_driver ? Verdict::warning : Verdict::ok;
   const std::string found = concat("none: ", why_no_gpu(), visible_devices());
@@ -106,9 +106,9 @@ Cores Cores::of_this_process() {
           .quota = quota_of_control_group()};
 }
 
-Finding check_binding(const Config& config, const Cores& cores, int ranks_of_host) {
+Finding check_binding(const Job& job, const Cores& cores, int ranks_of_host) {
   const std::string name = "binding";
-  const int64_t threads = config.train.threads;
+  const int64_t threads = job.compute.threads;
   std::string found = concat(cores.usable, " of ", cores.of_host, " cores for this process");
   if (cores.quota > 0.0) found += concat(", and a quota of ", cores.quota);
   if (threads > 0) found += concat("; train.threads = ", threads);
@@ -150,10 +150,10 @@ Finding check_user() {
       "use another user, or in a container export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"};
 }
 
-std::vector<Finding> check_gpus(const Config& config) {
+std::vector<Finding> check_gpus(const Job& job) {
   std::vector<Finding> findings;
   const int gpus = count_gpus();
-  if (gpus == 0) findings.push_back(judge_absence(config));
+  if (gpus == 0) findings.push_back(judge_absence(job));
   for (int device = 0; device < gpus; ++device) findings.push_back(judge_gpu(device));
   findings.push_back(check_nccl(gpus));
   return findings;

@@ -80,11 +80,14 @@ Finding check_bucket(const std::string& address) {
 
 }  // namespace
 
-int64_t estimate_parameters(const Config& config) {
-  const ModelConfig& model = config.model;
+int64_t estimate_parameters(const Job& job) {
   // The vocabulary is not known before the data are read. A character tokenizer has about this many tokens.
-  const int64_t vocabulary = model.vocab_size > 0 ? model.vocab_size : 128;
-  return static_cast<int64_t>(count_matrix_elements(config, vocabulary));
+  const std::unique_ptr<LanguageModel> model =
+      make_model(job, job.model.vocab_size > 0 ? job.model.vocab_size : 128);
+  int64_t elements = 0;  // matrices and tables are nearly all of it
+  for (const NamedTensor& parameter : model->parameters())
+    if (parameter.tensor.shape().rank() == 2) elements += parameter.tensor.size();
+  return elements;
 }
 
 Finding check_folder(const std::string& key, const std::string& path, int64_t wanted_bytes) {
@@ -137,18 +140,18 @@ Finding check_shared_memory(const std::string& folder, int64_t wanted_bytes) {
                  ")")};
 }
 
-std::vector<Finding> check_storage(const Config& config, const std::string& shared_memory, int ranks_of_host,
+std::vector<Finding> check_storage(const Job& job, const std::string& shared_memory, int ranks_of_host,
                                    bool writes_snapshots) {
-  const int64_t parameters = estimate_parameters(config);
+  const int64_t parameters = estimate_parameters(job);
   // A snapshot has weights and two moments of four bytes. The best one and the one being written are added to
   // the kept ones.
-  const int64_t snapshots = (config.snapshot.keep + 2) * 12 * parameters;
-  std::vector<Finding> findings = {check_folder("log.dir", config.log.dir, 16 * mib)};
-  if (const std::string& path = config.snapshot.path; writes_snapshots && !path.empty()) {
+  const int64_t snapshots = (job.snapshots.keep + 2) * 12 * parameters;
+  std::vector<Finding> findings = {check_folder("log.dir", job.log.dir, 16 * mib)};
+  if (const std::string path = job.snapshot_place(); writes_snapshots && !path.empty()) {
     const std::optional<std::string> folder = local_path(path);
     findings.push_back(folder ? check_folder("snapshot.path", *folder, snapshots) : check_bucket(path));
   }
-  if (config.train.device != "cuda")
+  if (job.compute.device != Device::cuda)
     findings.push_back(check_shared_memory(shared_memory, ranks_of_host * 4 * parameters + mib));
   return findings;
 }

@@ -2,7 +2,6 @@
 #include "huggingface/model_folder.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -25,20 +24,6 @@ namespace {
 constexpr int64_t most_text_bytes = int64_t{128} << 20;
 constexpr int64_t sampled_bytes = 65536;
 constexpr int64_t compared_elements = int64_t{1} << 20;
-constexpr const char* head_name = "lm_head.weight";
-constexpr const char* embedding_name = "wte.weight";
-
-/// Returns whether a tensor is a buffer of the causal mask or the value of masked scores. Older versions of
-/// transformers store both next to the weights of each layer. Throws UserError for one of a further layer.
-bool is_mask(const std::string& name, int64_t layers) {
-  const std::string own = gpt2_name(name);
-  int64_t layer = -1;
-  if (own.starts_with("h.")) std::from_chars(own.data() + 2, own.data() + own.size(), layer);
-  const std::string of_layer = concat("h.", layer, ".attn.");
-  if (layer < 0 || (own != of_layer + "bias" && own != of_layer + "masked_bias")) return false;
-  require(layer < layers, "tensor ", name, " does not belong to the GPT-2 that ", config_file, " describes");
-  return true;
-}
 
 /// Returns whether a name is that of a safetensors file in the folder. A path out of the folder is refused.
 bool is_plain_name(const std::string& name) {
@@ -64,7 +49,7 @@ std::string as_f32(std::string bytes, DType dtype) {
 ModelFolder::ModelFolder(std::shared_ptr<ObjectReader> store) : store_(std::move(store)) {
   const std::optional<std::string> json = text(config_file);
   require(json.has_value(), store_->name_of(config_file), " is missing");
-  config_ = parse_gpt2_config(*json, store_->name_of(config_file));
+  model_ = read_model_config(*json, store_->name_of(config_file));
   described_ = *json;
   const std::optional<WeightMap> index = store_->exists(model_file) ? std::nullopt : read_index();
   if (!index) {
@@ -74,11 +59,11 @@ ModelFolder::ModelFolder(std::shared_ptr<ObjectReader> store) : store_(std::move
     for (const auto& [tensor, file] : *index) files.insert(file);
     for (const std::string& file : files) read_header(file, &*index);
     for (const auto& [tensor, file] : *index)
-      require(is_mask(tensor, config_.model.layers) || tensors_.contains(gpt2_name(tensor)),
+      require(is_ignored(tensor) || tensors_.contains(model_.family->stored_name(tensor)),
               store_->name_of(file), ": there is no tensor ", tensor, ", which ", index_file,
               " expects there");
   }
-  settle_head();
+  resolve_head();
   require_all_tensors();
 }
 
@@ -120,8 +105,8 @@ void ModelFolder::read_header(const std::string& file, const WeightMap* index) {
   const int64_t data = std::ssize(bytes);
   described_ += header;
   try {
-    const SafeTensorsHeader parsed = SafeTensorsHeader::parse(
-        header, [&](const std::string& name) { return is_mask(name, config_.model.layers); });
+    const SafeTensorsHeader parsed =
+        SafeTensorsHeader::parse(header, [&](const std::string& name) { return is_ignored(name); });
     for (const SafeTensorsEntry& entry : parsed.entries) {
       if (index != nullptr) {
         const auto told = index->find(entry.name);
@@ -145,20 +130,23 @@ void ModelFolder::add(const std::string& name, TensorLocation place) {
   const bool is_float = place.dtype == DType::f32 || place.dtype == DType::bf16 || place.dtype == DType::f16;
   require(is_float, "tensor ", name, ": dtype ", place.dtype,
           " is not supported; it must be f32, bf16 or f16");
-  require(tensors_.emplace(gpt2_name(name), std::move(place)).second, "tensor ", name,
+  require(tensors_.emplace(model_.family->stored_name(name), std::move(place)).second, "tensor ", name,
           ": it appears twice, with and without transformer.");
 }
 
 /// Unties a head that is stored with other values than the embedding, as transformers does. A tied head is
 /// stored once, under either name, or twice.
-void ModelFolder::settle_head() {
+void ModelFolder::resolve_head() {
+  const Family::Head names = model_.family->head(model_);
+  const std::string head_name = model_.family->stored_name(names.head);
+  const std::string embedding_name = model_.family->stored_name(names.table);
   const auto head = tensors_.find(head_name), embedding = tensors_.find(embedding_name);
-  if (!config_.model.tie_weights || head == tensors_.end()) return;
+  if (!names.is_tied || head == tensors_.end()) return;
   if (embedding != tensors_.end() && !have_equal_values(head->second, embedding->second)) {
     log_warning(concat(store_->name_of(config_file), " ties the head to the embedding, but ",
                        head->second.file, " has other values for ", head_name,
                        ": the model keeps both, untied"));
-    config_.model.tie_weights = false;
+    model_.family->untie(model_);
     return;
   }
   tensors_.try_emplace(embedding_name, head->second);
@@ -176,11 +164,11 @@ bool ModelFolder::have_equal_values(const TensorLocation& one, const TensorLocat
 }
 
 void ModelFolder::require_all_tensors() {
-  const std::map<std::string, Shape> expected = gpt2_tensors(config_.model);
+  const std::map<std::string, Shape> expected = model_.family->stored_tensors(model_);
   for (const auto& [name, place] : tensors_) {
     const auto shape = expected.find(name);
     require(shape != expected.end(), store_->name_of(place.file), ": tensor ", name,
-            " does not belong to the GPT-2 that ", config_file, " describes");
+            " does not belong to the ", model_.family->title(), " that ", config_file, " describes");
     require(place.shape == shape->second, store_->name_of(place.file), ": tensor ", name, " has the shape ",
             place.shape, ", but ", config_file, " needs ", shape->second);
   }

@@ -9,15 +9,19 @@
 
 #include "core/dtype.h"
 #include "core/shape.h"
-#include "huggingface/gpt2_config.h"
+#include "models/family.h"
 #include "store/object_store.h"
 
 namespace lockstep {
 
-/// A Hugging Face folder of a GPT-2 from an untrusted source: its config.json and safetensors headers. It has
-/// one file or several with an index. Names can begin with "transformer.". Values are fp32, bf16 or fp16. A
-/// tied head can be stored next to the embedding, and is untied if its values differ. Mask buffers of layers
-/// are ignored.
+/// The names of files in a Hugging Face folder. `model_file` is the name of model.safetensors.
+inline constexpr const char* config_file = "config.json";
+inline constexpr const char* index_file = "model.safetensors.index.json";
+
+/// A Hugging Face folder of a language model from an untrusted source: its config.json and safetensors
+/// headers. It has one file or several with an index. Names can lack the prefix of the architecture. Values
+/// are fp32, bf16 or fp16. A tied head can be stored next to the embedding, and is untied if its values
+/// differ.
 class ModelFolder {
  public:
   /// The position and type of a stored tensor.
@@ -33,8 +37,8 @@ class ModelFolder {
   /// contradicts config.json is also an error.
   explicit ModelFolder(std::shared_ptr<ObjectReader> store);
 
-  const Gpt2Config& config() const { return config_; }
-  /// Returns the locations of tensors by their names in gpt2_tensors().
+  const ModelDescription& description() const { return model_; }
+  /// Returns the locations of tensors by their names in Family::stored_tensors().
   const std::map<std::string, TensorLocation>& tensors() const { return tensors_; }
   /// Identifies the model: a hash of config.json, the headers and the first 64 KiB of every tensor.
   std::string hash() const;
@@ -50,15 +54,16 @@ class ModelFolder {
 
   std::optional<WeightMap> read_index() const;
   void read_header(const std::string& file, const WeightMap* index);
+  bool is_ignored(const std::string& tensor) const { return model_.family->is_ignored(tensor, model_); }
   void add(const std::string& name, TensorLocation place);
-  void settle_head();
+  void resolve_head();
   bool have_equal_values(const TensorLocation& one, const TensorLocation& other) const;
   void require_all_tensors();
   std::string bytes_at(const std::string& file, int64_t begin, int64_t bytes) const;
 
   std::shared_ptr<ObjectReader> store_;
   std::string described_;  ///< config.json and all headers
-  Gpt2Config config_;
+  ModelDescription model_;
   std::map<std::string, TensorLocation> tensors_;
 };
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "huggingface/load_gpt.h"
+#include "huggingface/load_model.h"
 #include "parameters/parameter_space.h"
 #include "store/folder_store.h"
 #include "tensor/create.h"
@@ -19,15 +19,6 @@
 
 namespace lockstep {
 namespace {
-
-/// Returns the bias tensors that a model without biases lacks, by their names in a GPT2LMHeadModel.
-std::vector<ModelLayout::Zeros> missing_biases(const Gpt::Options& model) {
-  std::vector<ModelLayout::Zeros> missing;
-  if (model.has_bias) return missing;
-  for (const auto& [name, shape] : gpt2_tensors(model))
-    if (name.ends_with(".bias")) missing.push_back({concat("transformer.", name), shape});
-  return missing;
-}
 
 /// A file of tensors of one dtype. write() converts one tensor at a time from a model in fp32.
 class ConvertedFile {
@@ -115,39 +106,30 @@ void write_folder(const std::string& path, const PlacedTensors& model, const Mod
 
 }  // namespace
 
-ModelLayout gpt2_layout(const Gpt::Options& options, bool cuts_to_tokenizer, const Tokenizer* tokenizer) {
-  Gpt2Config config{.model = options};
-  if (tokenizer != nullptr) {
-    int64_t& vocabulary = config.model.vocabulary;
-    if (cuts_to_tokenizer) vocabulary = std::min(vocabulary, tokenizer->vocabulary_size());
-    config.end_of_text = tokenizer->end_of_text();
-    config.beginning_of_text = tokenizer->beginning_of_text();
-    if (!config.beginning_of_text) config.beginning_of_text = config.end_of_text;
-  }
-  ModelLayout layout{.rows = {{"transformer.wte.weight", config.model.vocabulary}},
-                     .zeros = missing_biases(options),
-                     .texts = {{config_file, gpt2_config_json(config)},
-                               {"generation_config.json", generation_config_json(config)}}};
-  if (!options.tie_weights) layout.rows["lm_head.weight"] = config.model.vocabulary;
-  if (tokenizer != nullptr) {
-    layout.texts["tokenizer.json"] = tokenizer->to_json();
-    layout.texts["tokenizer_config.json"] = tokenizer_config_json(*tokenizer, options.block_size);
-  }
+ModelLayout layout_of(const LanguageModel& model, bool cuts_to_tokenizer, const Tokenizer* tokenizer) {
+  if (tokenizer == nullptr) return model.layout({});
+  TokenIds ids{.beginning_of_text = tokenizer->beginning_of_text(), .end_of_text = tokenizer->end_of_text()};
+  if (cuts_to_tokenizer) ids.count = tokenizer->vocabulary_size();
+  if (!ids.beginning_of_text) ids.beginning_of_text = ids.end_of_text;
+  ModelLayout layout = model.layout(ids);
+  layout.texts["tokenizer.json"] = tokenizer->to_json();
+  layout.texts["tokenizer_config.json"] = tokenizer_config_json(*tokenizer, model.context_length());
   return layout;
 }
 
 void convert_model(const SourceModel& source, const std::string& folder, DType dtype, int64_t most_bytes) {
+  const ModelDescription& described = source.description();
   const std::shared_ptr<const Tokenizer> tokenizer = source.is_snapshot() ? tokenizer_of(source) : nullptr;
-  ModelLayout layout = gpt2_layout(source.config().model, !source.has_own_vocabulary(), tokenizer.get());
+  const std::unique_ptr<LanguageModel> model = load_model(source);
+  ModelLayout layout = layout_of(*model, !source.has_own_vocabulary(), tokenizer.get());
   if (!source.is_snapshot()) {
     layout.texts = source.texts();
-    layout.texts[config_file] = gpt2_config_json(source.config());
-    layout.texts.try_emplace("generation_config.json", generation_config_json(source.config()));
+    layout.texts[config_file] = described.family->config_json(described, DType::f32);
+    layout.texts.try_emplace("generation_config.json", generation_config_json(described.ids));
   }
   std::string& config = layout.texts[config_file];
-  config = gpt2_config_json(parse_gpt2_config(config, config_file), dtype);
+  config = described.family->config_json(described.family->read_config(config, config_file), dtype);
   layout.most_bytes = most_bytes / bytes(dtype) * bytes(DType::f32);
-  const std::unique_ptr<Gpt> model = load_gpt(source);
   const ParameterSpace space(model->parameters());
   const SpaceTensors tensors(space, nullptr, 1);
   write_folder(folder, tensors, layout, dtype);

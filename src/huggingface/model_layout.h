@@ -3,18 +3,17 @@
 
 #include <string>
 
-#include "huggingface/gpt2_config.h"
 #include "huggingface/source_model.h"
-#include "nn/gpt.h"
+#include "nn/language_model.h"
 #include "snapshot/snapshot_files.h"
 #include "tokenizer/tokenizer.h"
 
 namespace lockstep {
 
-/// Returns the layout that makes a snapshot of this model a folder that transformers loads. The token
-/// embedding has the rows of the vocabulary, or at most the tokenizer's if `cuts_to_tokenizer`. Missing
-/// biases are zeros. The texts are config.json, generation_config.json and, with a tokenizer, its two files.
-ModelLayout gpt2_layout(const Gpt::Options& options, bool cuts_to_tokenizer, const Tokenizer* tokenizer);
+/// Returns the layout that makes a snapshot of this model a folder that transformers loads: the model's own
+/// and, with a tokenizer, the tokenizer's two files. The token embedding has the rows of the vocabulary, or
+/// at most the tokenizer's if `cuts_to_tokenizer`.
+ModelLayout layout_of(const LanguageModel& model, bool cuts_to_tokenizer, const Tokenizer* tokenizer);
 
 /// Writes a source's model as a new Hugging Face folder with values in f32, bf16 or f16, under a temporary
 /// name until it is whole. Throws UserError if the folder exists. A file has at most `most_bytes` of tensors.

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "huggingface/http_folder.h"
+#include "language/text_options.h"
 #include "snapshot/restore.h"
 #include "snapshot/snapshot_store.h"
 
@@ -19,7 +20,7 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t piece_elements = int64_t{2} << 20;
-constexpr const char* tokens_name = "transformer.wte.weight";
+constexpr int64_t rows_for_fast_matmuls = 64;
 
 /// Replaces control characters. Names in untrusted files can contain any byte.
 std::string one_line(std::string text) {
@@ -53,7 +54,7 @@ void keep(const World& world, PlacedTensors& tensors, Range place, const std::st
 
 /// Returns the elements `piece` of a tensor of the model. Rows that the file lacks are zeros.
 std::string values_of(const ModelFolder& folder, const std::string& name, Range piece) {
-  const auto place = folder.tensors().find(gpt2_name(name));
+  const auto place = folder.tensors().find(folder.description().family->stored_name(name));
   require(place != folder.tensors().end(), folder.name(), ": there is no tensor ", name);
   const int64_t there = std::clamp(place->second.shape.elements(), piece.begin, piece.end);
   std::string values;
@@ -89,13 +90,15 @@ SourceModel::SourceModel(const std::string& address, const World& world) : addre
     } catch (const UserError& problem) {
       throw UserError(one_line(problem.what()));
     }
-    config_ = folder_->config();
+    model_ = folder_->description();
   });
   if (world.communicator().broadcast_value(is_snapshot, 0)) {
     open_snapshot(world);
     return;
   }
-  config_ = parse_gpt2_config(world.communicator().broadcast_text(gpt2_config_json(config_), 0), address);
+  const std::string json = model_.family ? model_.family->config_json(model_, DType::f32) : "";
+  model_ = read_model_config(world.communicator().broadcast_text(json, 0), address);
+  model_.options.vocab_multiple = rows_for_fast_matmuls;
   hash_ = world.communicator().broadcast_text(hash_, 0);
 }
 
@@ -112,37 +115,30 @@ void SourceModel::open_snapshot(const World& world) {
   const std::string text = world.communicator().broadcast_text(snapshot_ ? snapshot_->text() : "", 0);
   if (!snapshot_) snapshot_.emplace(text, nullptr, address_);
   hash_ = hash_text(hash_of(text));
+  const std::string& ini = snapshot_->state().configuration;
+  const std::string name_of_ini = concat(snapshot_->name(), "/", state_file);
+  ModelOptions options = model_options_in(ini, name_of_ini);
+  model_ = {.family = &family_of(options)};
   int64_t rows = 0, padding = 0;
   on_first_rank(world, [&] {
+    const std::string table = model_.family->head(model_).table;
     for (const std::string& file : snapshot_->files()) {
       if (!is_model_file(file)) continue;
       for (const StoredTensor& tensor : snapshot_->file(file).tensors)
-        if (tensor.name == tokens_name && tensor.shape.rank() == 2)
+        if (tensor.name == table && tensor.shape.rank() == 2)
           (file == padding_file ? padding : rows) += tensor.shape[0];
     }
-    require(rows > 0, snapshot_->name(), " is not a snapshot of a GPT: it has no tensor ", tokens_name);
+    require(rows > 0, snapshot_->name(), " is not a snapshot of a GPT: it has no tensor ", table);
   });
   rows = world.communicator().broadcast_value(rows, 0);
   padding = world.communicator().broadcast_value(padding, 0);
-  const Config config =
-      config_of_earlier_run(snapshot_->state().configuration, concat(snapshot_->name(), "/", state_file));
-  const ModelConfig& model = config.model;
-  has_own_vocabulary_ = !model.from.empty();
-  const int64_t multiple = std::max<int64_t>(1, model.vocab_multiple);
-  vocabulary_multiple_ = multiple;
+  has_own_vocabulary_ = !options.from.empty();
+  options.vocab_multiple = std::max<int64_t>(1, options.vocab_multiple);
   // Padding for matmuls has fewer rows than a multiple. A larger padding takes part in the softmax.
-  int64_t vocabulary = padding < multiple ? rows : rows + padding;
-  if (model.vocab_size > 0) vocabulary = model.vocab_size;
-  config_.model = {.vocabulary = vocabulary,
-                   .rows = (vocabulary + multiple - 1) / multiple * multiple,
-                   .block_size = model.n_positions > 0 ? model.n_positions : config.data.block_size,
-                   .layers = model.n_layer,
-                   .heads = model.n_head,
-                   .width = model.n_embd,
-                   .dropout = model.dropout,
-                   .has_bias = model.bias,
-                   .tie_weights = model.tie_weights,
-                   .activation = model.activation == "gelu_erf" ? Gelu::erf : Gelu::tanh};
+  const int64_t vocabulary = padding < options.vocab_multiple ? rows : rows + padding;
+  if (options.vocab_size == 0) options.vocab_size = vocabulary;
+  if (options.n_positions == 0) options.n_positions = text_options_in(ini, name_of_ini).block_size;
+  model_.options = options;
 }
 
 std::map<std::string, std::string> SourceModel::texts() const {

@@ -7,9 +7,8 @@
 #include <string>
 
 #include "comm/world.h"
-#include "config/config.h"
-#include "huggingface/gpt2_config.h"
 #include "huggingface/model_folder.h"
+#include "models/family.h"
 #include "parameters/placed_tensors.h"
 #include "snapshot/stored_snapshot.h"
 
@@ -30,15 +29,13 @@ class SourceModel {
   SourceModel(const std::string& address, std::optional<StoredSnapshot> of_run, const World& world);
 
   const std::string& address() const { return address_; }
-  const Gpt2Config& config() const { return config_; }
+  const ModelDescription& description() const { return model_; }
   /// Returns true if a folder defines the vocabulary, so a text can use a part of it. Returns false if the
   /// vocabulary is that of the training text.
   bool has_own_vocabulary() const { return has_own_vocabulary_; }
   bool is_snapshot() const { return snapshot_.has_value(); }
   /// Returns whether a snapshot of the run that began with this model describes it.
   bool is_of_run() const { return is_of_run_; }
-  /// Returns the default multiple that the embedding's rows are padded to in memory.
-  int64_t vocabulary_multiple() const { return vocabulary_multiple_; }
   /// Returns a hash that identifies the model.
   const std::string& hash() const { return hash_; }
   /// Returns the model's other text files as they are stored, such as tokenizer.json. For rank 0 only.
@@ -46,8 +43,9 @@ class SourceModel {
   /// Returns the artifacts of a snapshot, or none for a Hugging Face folder.
   std::map<std::string, std::string> artifacts() const;
 
-  /// Loads the values into each rank's part of `tensors`, which are a GPT's. The embedding can have any
-  /// number of rows. Rows beyond the vocabulary become zero. Every rank throws UserError for a damaged file.
+  /// Loads the values into each rank's part of `tensors`, which are a language model's. The embedding can
+  /// have any number of rows. Rows beyond the vocabulary become zero. Every rank throws UserError for a
+  /// damaged file.
   void load(const World& world, PlacedTensors& tensors) const;
 
  private:
@@ -56,10 +54,9 @@ class SourceModel {
   std::string address_;
   std::unique_ptr<ModelFolder> folder_;     ///< on rank 0, for a Hugging Face folder
   std::optional<StoredSnapshot> snapshot_;  ///< on all ranks, for a snapshot
-  Gpt2Config config_;
+  ModelDescription model_;
   bool is_of_run_ = false;
   bool has_own_vocabulary_ = true;
-  int64_t vocabulary_multiple_ = 64;
   std::string hash_;
 };
 

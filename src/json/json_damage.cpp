@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "core/utf8.h"
+#include "json/utf8.h"
 
 namespace lockstep {
 namespace {

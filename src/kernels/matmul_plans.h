@@ -5,6 +5,9 @@
 
 namespace lockstep {
 
+/// The problem, in a Wording, that the plans of a run are those of another GPU.
+inline constexpr const char* foreign_plans = "plans of another GPU";
+
 // The plans for matmuls on a GPU. A plan is one algorithm of cuBLASLt per shape, chosen once. Plans affect
 // the bits, so ranks share them and snapshots store them. A build without CUDA has no plans, and neither has
 // a process that computes matmuls only on the CPU. There these functions do nothing.

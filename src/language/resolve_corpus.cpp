@@ -202,9 +202,13 @@ void require_text_of_restart(const std::string& name) {
 
 }  // namespace
 
-Corpus resolve_corpus(const std::string& name) {
+Corpus resolve_corpus(const std::variant<NamedText, std::string>& dataset) {
+  if (const auto* named = std::get_if<NamedText>(&dataset)) {
+    expect(*named != NamedText::random_tokens, "random tokens have no text");
+    return *named == NamedText::sample ? sample_corpus() : shakespeare();
+  }
+  const std::string& name = std::get<std::string>(dataset);
   require_text_of_restart(name);
-  if (name == "shakespeare") return shakespeare();
   return name.find("://") != std::string::npos ? from_address(name) : local_corpus(name);
 }
 

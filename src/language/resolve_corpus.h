@@ -2,8 +2,10 @@
 #pragma once
 
 #include <string>
+#include <variant>
 
 #include "data/corpus.h"
+#include "language/text_options.h"
 
 namespace lockstep {
 
@@ -11,6 +13,6 @@ namespace lockstep {
 /// Looks in $LOCKSTEP_DATA_DIR. A download is kept in the cache ($XDG_CACHE_HOME/lockstep or
 /// ~/.cache/lockstep), and is downloaded again when the server has another version, except in a run that a
 /// supervisor has started again. Only one rank should call this. Throws UserError that says what to do.
-Corpus resolve_corpus(const std::string& name);
+Corpus resolve_corpus(const std::variant<NamedText, std::string>& dataset);
 
 }  // namespace lockstep

@@ -179,14 +179,15 @@ std::vector<Continuation> generate(TextModel& model, const std::vector<Prompt>& 
   return results;
 }
 
-std::vector<int32_t> generate(const LanguageModel& model, int64_t context, std::vector<int32_t> ids,
+std::vector<int32_t> generate(const LogitsFunction& model, int64_t context, std::vector<int32_t> ids,
                               const GenerateOptions& options) {
   return continue_one(*make_text_model(model, context), std::move(ids), options, {.tokens = context});
 }
 
-std::vector<int32_t> generate(const Gpt& model, std::vector<int32_t> ids, const GenerateOptions& asked) {
+std::vector<int32_t> generate(const LanguageModel& model, std::vector<int32_t> ids,
+                              const GenerateOptions& asked) {
   GenerateOptions options = asked;
-  if (options.symbols == 0) options.symbols = model.options().vocabulary;  // the table may have more rows
+  if (options.symbols == 0) options.symbols = model.vocabulary();  // the table may have more rows
   return continue_one(*make_text_model(model), std::move(ids), options);
 }
 

@@ -38,9 +38,10 @@ std::vector<Continuation> generate(TextModel& model, const std::vector<Prompt>& 
                                    const std::function<void(size_t, const Continuation&)>& on_finish = {});
 
 /// Returns `ids` followed by the continuation of a model that sees the last `context` of them.
-std::vector<int32_t> generate(const LanguageModel& model, int64_t context, std::vector<int32_t> ids,
+std::vector<int32_t> generate(const LogitsFunction& model, int64_t context, std::vector<int32_t> ids,
                               const GenerateOptions& options);
 /// Returns `ids` and the continuation. While the text fits the block size, each token is read once.
-std::vector<int32_t> generate(const Gpt& model, std::vector<int32_t> ids, const GenerateOptions& options);
+std::vector<int32_t> generate(const LanguageModel& model, std::vector<int32_t> ids,
+                              const GenerateOptions& options);
 
 }  // namespace lockstep

@@ -8,22 +8,22 @@
 namespace lockstep {
 namespace {
 
-class CachedGpt final : public TextModel {
+class CachedModel final : public TextModel {
  public:
-  explicit CachedGpt(const Gpt& model) : model_(model) {}
+  explicit CachedModel(const LanguageModel& model) : model_(model) {}
 
-  int64_t context() const override { return model_.options().block_size; }
+  int64_t context() const override { return model_.context_length(); }
   void start(int64_t texts, int64_t tokens) override { cache_ = {.texts = texts, .capacity = tokens}; }
   Tensor next_logits(std::span<const NextTokens> parts) override { return model_.next_logits(parts, cache_); }
 
  private:
-  const Gpt& model_;
+  const LanguageModel& model_;
   KeyValueCache cache_;
 };
 
 class UncachedModel final : public TextModel {
  public:
-  UncachedModel(LanguageModel model, int64_t context) : model_(std::move(model)), context_(context) {}
+  UncachedModel(LogitsFunction model, int64_t context) : model_(std::move(model)), context_(context) {}
 
   int64_t context() const override { return context_; }
   void start(int64_t texts, int64_t /*tokens*/) override { texts_.assign(static_cast<size_t>(texts), {}); }
@@ -45,16 +45,18 @@ class UncachedModel final : public TextModel {
   }
 
  private:
-  LanguageModel model_;
+  LogitsFunction model_;
   int64_t context_;
   std::vector<std::vector<int32_t>> texts_;
 };
 
 }  // namespace
 
-std::unique_ptr<TextModel> make_text_model(const Gpt& model) { return std::make_unique<CachedGpt>(model); }
+std::unique_ptr<TextModel> make_text_model(const LanguageModel& model) {
+  return std::make_unique<CachedModel>(model);
+}
 
-std::unique_ptr<TextModel> make_text_model(LanguageModel model, int64_t context) {
+std::unique_ptr<TextModel> make_text_model(LogitsFunction model, int64_t context) {
   return std::make_unique<UncachedModel>(std::move(model), context);
 }
 

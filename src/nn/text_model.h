@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "nn/gpt.h"
+#include "nn/language_model.h"
 
 namespace lockstep {
 
@@ -24,12 +24,12 @@ class TextModel {
   virtual Tensor next_logits(std::span<const NextTokens> parts) = 0;
 };
 
-/// Returns a GPT with a key-value cache. It keeps a reference to `model`.
-std::unique_ptr<TextModel> make_text_model(const Gpt& model);
+/// Returns a language model with a key-value cache. It keeps a reference to `model`.
+std::unique_ptr<TextModel> make_text_model(const LanguageModel& model);
 
-/// A language model: i32 ids [1, time] -> logits [1, time, vocabulary], or of the last token only.
-using LanguageModel = std::function<Tensor(const Tensor& ids)>;
+/// A function of i32 ids [1, time] that returns the logits [1, time, vocabulary], or of the last token only.
+using LogitsFunction = std::function<Tensor(const Tensor& ids)>;
 /// Returns a model that reads the whole text again for each token.
-std::unique_ptr<TextModel> make_text_model(LanguageModel model, int64_t context);
+std::unique_ptr<TextModel> make_text_model(LogitsFunction model, int64_t context);
 
 }  // namespace lockstep

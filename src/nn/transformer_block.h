@@ -58,6 +58,8 @@ struct Recompute {
   };
   What what = What::none;
   int64_t segments = 0;  ///< number of runs for What::segments
+
+  bool operator==(const Recompute&) const = default;
 };
 
 /// A block: x + attention(norm(x)), then x + feed_forward(norm(x)).

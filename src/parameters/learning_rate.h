@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "kernels/elementary.h"
+#include "parameters/update_options.h"
 
 namespace lockstep {
 
@@ -48,5 +50,8 @@ struct WarmupStableDecay {
            (peak - floor) * static_cast<double>(decay_steps - step) / static_cast<double>(cooldown_steps);
   }
 };
+
+/// Returns a function from a step, counted from 0, to its learning rate. `decay_steps` must not be open.
+std::function<double(int64_t)> schedule_of(const ScheduleOptions& options);
 
 }  // namespace lockstep

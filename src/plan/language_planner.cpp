@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/text.h"
+#include "job/keys.h"
 
 namespace lockstep {
 namespace {
@@ -25,11 +26,12 @@ MemoryPlan extended(const MemoryPlan& a, MemoryPlan b, double times) {
 }
 
 /// Returns the machine's memory limits, plus train.memory_gib if it is set.
-std::vector<MemoryLimit> limits_of(const Config& config, const World& world) {
+std::vector<MemoryLimit> limits_of(const Job& job, const World& world) {
   std::vector<MemoryLimit> limits = memory_limits(world);
-  const double bytes = config.train.memory_gib * 1073741824.0;
+  const double bytes = job.compute.memory_gib * 1073741824.0;
   if (bytes > 0) {
-    const std::string setting = concat("train.memory_gib = ", value_of(config, "train.memory_gib"));
+    const std::string setting =
+        concat("train.memory_gib = ", job_keys().settings_of(job)["train.memory_gib"]);
     limits.push_back(
         {bytes, concat(setting, " leaves a rank ", bytes_text(bytes)), MemoryLimit::Bounds::resident});
   }
@@ -38,19 +40,20 @@ std::vector<MemoryLimit> limits_of(const Config& config, const World& world) {
 
 }  // namespace
 
-Planner language_planner(const Config& config, const World& world, const LanguageData& data) {
-  const auto plan = [&data](const Config& of, const PlannedRanks& place) {
-    return plan_memory(of, place, [&data](const Config& made) {
-      const std::shared_ptr<const Gpt> model = make_gpt(made, data.vocabulary_size);
-      return std::pair(std::shared_ptr<const void>(model), language_task(made, *model, data));
+Planner language_planner(const Job& job, const World& world, const LanguageData& data) {
+  const auto plan = [&data](const Job& of, const PlannedRanks& place) {
+    return plan_memory(of, place, [&data](const Job& made) {
+      const auto planned = std::make_shared<const PlannedTask>(made, data);
+      return std::shared_ptr<const TrainingTask>(planned, &planned->task);
     });
   };
-  const auto plan_any = [plan, vocabulary = data.vocabulary_size](Config of, const PlannedRanks& place) {
+  const auto plan_any = [plan, vocabulary = data.vocabulary_size](Job of, const PlannedRanks& place) {
     of.model.vocab_size = vocabulary;
     const int64_t layers = of.model.n_layer;
     // N recompute segments need at least N layers. Rules that name parameters may need certain layers.
-    const bool names_layers = !of.train.freeze.empty() || !of.train.groups.empty();
-    if (layers <= most_planned_layers || 2 * recompute_segments(of) > most_planned_layers || names_layers)
+    const bool names_layers = !of.optimizer.freeze.empty() || !of.optimizer.groups.empty();
+    if (layers <= most_planned_layers || 2 * of.compute.recompute.segments > most_planned_layers ||
+        names_layers)
       return plan(of, place);
     // Each row is linear in the number of layers. Two plans of fewer layers, extended, take less time.
     of.model.n_layer = most_planned_layers / 2;
@@ -58,10 +61,10 @@ Planner language_planner(const Config& config, const World& world, const Languag
     of.model.n_layer = most_planned_layers;
     return extended(half, plan(of, place), 2.0 * static_cast<double>(layers) / most_planned_layers - 2.0);
   };
-  const int64_t replicas = std::max<int64_t>(config.dist.replicas, 1);
+  const int64_t replicas = std::max<int64_t>(job.dist.replicas, 1);
   return {.plan_at = plan_any,
           .place = planned_ranks(world, data.id_bytes),
-          .limits = limits_of(config, world),
+          .limits = limits_of(job, world),
           .most_samples = (data.training->size() + replicas - 1) / replicas};
 }
 

@@ -5,6 +5,9 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "job/check_job.h"
+#include "job/keys.h"
+#include "job/resolve.h"
 
 namespace lockstep {
 namespace {
@@ -15,9 +18,12 @@ double bounded_part(const MemoryPlan& plan, const MemoryLimit& limit) {
   return limit.bounds == MemoryLimit::Bounds::mapped ? plan.mapped : plan.peak;
 }
 
-bool can_be_sharded(const Config& config, int ranks) {
+/// Returns the value of a key as its INI file has it.
+std::string value_of(const Job& job, const std::string& key) { return job_keys().settings_of(job)[key]; }
+
+bool can_be_sharded(const Job& job, int ranks) {
   try {
-    require_sharding(config, ranks);
+    require_sharding(job, ranks);
     return true;
   } catch (const UserError&) {
     return false;
@@ -25,16 +31,15 @@ bool can_be_sharded(const Config& config, int ranks) {
 }
 
 /// Returns the changed configuration; nothing if it would be refused or the last change has no effect.
-std::optional<Config> with(const Config& config, const std::vector<MemoryChange>& changes, int ranks) {
-  std::vector<Setting> settings;
+std::optional<Job> with(const Job& job, const std::vector<MemoryChange>& changes, int ranks) {
+  Layer settings;
   for (const MemoryChange& change : changes) {
     const size_t equals = change.setting.find('=');
     settings.push_back({change.setting.substr(0, equals), change.setting.substr(equals + 1), "a plan"});
   }
   try {
-    if (!settings.empty() && value_of(config, settings.back().key) == settings.back().value)
-      return std::nullopt;
-    const Config other = with_settings(config, settings);
+    if (!settings.empty() && value_of(job, settings.back().key) == settings.back().value) return std::nullopt;
+    const Job other = with_settings(job, settings);
     return can_be_sharded(other, ranks) ? std::optional(other) : std::nullopt;
   } catch (const UserError&) {
     return std::nullopt;
@@ -63,20 +68,21 @@ Kind offloads() {
 }
 
 /// Returns kinds of changes by price: those that keep the bits come first, then those that keep the time.
-std::vector<Kind> kinds_of_changes(const Config& config, const PlannedRanks& place) {
-  const TrainConfig& train = config.train;
-  const int64_t rows = train.batch_size / train.accumulate * config.data.block_size;
+std::vector<Kind> kinds_of_changes(const Job& job, const PlannedRanks& place) {
+  const auto& [batch_size, accumulate] = job.batches;
+  const int64_t logit_rows = job.compute.logit_rows;
+  const int64_t rows = job.micro_batch() * job.text.block_size;
   Kind recompute = {{"train.recompute=attention", "attention is computed twice; the same bits"},
                     {"train.recompute=block", "about 1.33 times the computation; the same bits"}};
   Kind pieces, parts;
   for (const int64_t part : {4, 16, 64})
-    if (rows / part > 0 && (train.logit_rows == 0 || rows / part < train.logit_rows))
+    if (rows / part > 0 && (logit_rows == 0 || rows / part < logit_rows))
       pieces.push_back({concat("train.logit_rows=", rows / part), "about the same time; other bits"});
-  for (int64_t count = 2 * train.accumulate; count <= train.batch_size; count += train.accumulate)
-    if (train.batch_size % count == 0)
+  for (int64_t count = 2 * accumulate; count <= batch_size; count += accumulate)
+    if (batch_size % count == 0)
       parts.push_back({concat("train.accumulate=", count), "about the same time; other bits"});
   Kind precision;
-  if (train.precision == "fp32")
+  if (job.compute.precision == DType::f32)
     precision.push_back({"train.precision=bf16", "16-bit activations; other bits"});
   const Kind no_copy = {
       {"snapshot.path=none", "the same bits; an interrupted run starts from the beginning"}};
@@ -84,18 +90,18 @@ std::vector<Kind> kinds_of_changes(const Config& config, const PlannedRanks& pla
 }
 
 /// Returns the verdict on a configuration with these changes, or nothing if it would be refused.
-std::optional<MemoryVerdict> try_changes(const Config& config, const Planner& planner,
+std::optional<MemoryVerdict> try_changes(const Job& job, const Planner& planner,
                                          const std::vector<MemoryChange>& changes) {
-  const std::optional<Config> other = with(config, changes, planner.place.ranks);
+  const std::optional<Job> other = with(job, changes, planner.place.ranks);
   return other ? std::optional(judge(planner.plan(*other), planner.limits)) : std::nullopt;
 }
 
 /// Removes needless changes in the order in which they were taken. So the last one is kept longest.
-MemoryRemedy pruned(const Config& config, const Planner& planner, MemoryRemedy remedy) {
+MemoryRemedy pruned(const Job& job, const Planner& planner, MemoryRemedy remedy) {
   for (size_t i = 0; i < remedy.changes.size() && remedy.changes.size() > 1;) {
     std::vector<MemoryChange> fewer = remedy.changes;
     fewer.erase(fewer.begin() + static_cast<std::ptrdiff_t>(i));
-    const auto verdict = try_changes(config, planner, fewer);
+    const auto verdict = try_changes(job, planner, fewer);
     if (verdict && verdict->fits())
       remedy = {std::move(fewer), *verdict};
     else
@@ -134,11 +140,11 @@ std::string large_rows(const MemoryPlan& plan) {
 }
 
 /// Returns the number of ranks that each stage needs, as text. It is empty if no number is enough.
-std::string describe_ranks(const Config& config, const Planner& planner) {
+std::string describe_ranks(const Job& job, const Planner& planner) {
   std::vector<std::string> all;
   for (const MemoryChange& stage : stages()) {
-    const bool is_here = stage.setting == "dist.shard=" + config.dist.shard;
-    const auto other = is_here ? std::optional(config) : with(config, {stage}, planner.place.ranks);
+    const bool is_here = stage.setting == concat("dist.shard=", name(job.dist.shard));
+    const auto other = is_here ? std::optional(job) : with(job, {stage}, planner.place.ranks);
     if (const auto ranks = other ? fewest_ranks(*other, planner) : std::nullopt)
       all.push_back(concat(stage.setting, " on ", *ranks));
   }
@@ -169,65 +175,65 @@ MemoryVerdict judge(const MemoryPlan& plan, const std::vector<MemoryLimit>& limi
   return {bounded_part(plan, nearest), nearest};
 }
 
-std::optional<int64_t> largest_batch(const Config& config, const Planner& planner) {
-  const int64_t parts = config.train.accumulate;
+std::optional<int64_t> largest_batch(const Job& job, const Planner& planner) {
+  const int64_t parts = job.batches.accumulate;
   const int64_t most = std::max<int64_t>(1, planner.most_samples / parts);
   const int64_t too_many = first_that(most, [&](int64_t samples) {
-    Config other = config;
-    other.train.batch_size = samples * parts;
+    Job other = job;
+    other.batches.batch_size = samples * parts;
     return !judge(planner.plan(other), planner.limits).fits();
   });
   return too_many > 1 ? std::optional((too_many - 1) * parts) : std::nullopt;
 }
 
-std::optional<MemoryRemedy> cheapest_remedy(const Config& config, const Planner& planner) {
+std::optional<MemoryRemedy> cheapest_remedy(const Job& job, const Planner& planner) {
   std::vector<MemoryChange> taken;
-  double least = judge(planner.plan(config), planner.limits).share();
+  double least = judge(planner.plan(job), planner.limits).share();
   const auto from = [&](const Kind& kind) -> std::optional<MemoryRemedy> {
     std::optional<MemoryChange> best;  // the best change of those that are not enough
     for (const MemoryChange& change : kind) {
       std::vector<MemoryChange> changes = taken;
       changes.push_back(change);
-      const auto verdict = try_changes(config, planner, changes);
+      const auto verdict = try_changes(job, planner, changes);
       if (!verdict) continue;
-      if (verdict->fits()) return pruned(config, planner, {changes, *verdict});
+      if (verdict->fits()) return pruned(job, planner, {changes, *verdict});
       if (verdict->share() < least) best = change;
       least = std::min(least, verdict->share());
     }
     if (best) taken.push_back(*best);
     return std::nullopt;
   };
-  for (const Kind& kind : kinds_of_changes(config, planner.place))
+  for (const Kind& kind : kinds_of_changes(job, planner.place))
     if (const auto remedy = from(kind)) return remedy;
-  if (const auto batch = largest_batch(config, planner)) {
+  if (const auto batch = largest_batch(job, planner)) {
     const std::vector<MemoryChange> smaller = {{concat("train.batch_size=", *batch), "another run"}};
-    if (const auto verdict = try_changes(config, planner, smaller)) return MemoryRemedy{smaller, *verdict};
+    if (const auto verdict = try_changes(job, planner, smaller)) return MemoryRemedy{smaller, *verdict};
   }
   Kind models;
-  for (int64_t layers = config.model.n_layer / 2; layers > 0; layers /= 2)
+  for (int64_t layers = job.model.n_layer / 2; layers > 0; layers /= 2)
     models.push_back({concat("model.n_layer=", layers), "a smaller model"});
   return from(models);
 }
 
-std::optional<int> fewest_ranks(const Config& config, const Planner& planner) {
+std::optional<int> fewest_ranks(const Job& job, const Planner& planner) {
   // With more ranks than the data has batches, some ranks would have less to do. Such numbers are not tried.
   const int64_t batches =
-      std::max<int64_t>(1, config.dist.replicas) * planner.most_samples / config.train.batch_size;
+      std::max<int64_t>(1, job.dist.replicas) * planner.most_samples / job.batches.batch_size;
   const int64_t most_hosts = std::clamp<int64_t>(batches / planner.place.ranks_of_host, 1, 1 << 12);
   PlannedRanks place = planner.place;
   const int64_t hosts = first_that(most_hosts, [&](int64_t number) {
     place.ranks = static_cast<int>(number) * place.ranks_of_host;
     place.writes_together = true;
-    Config other = config;
-    other.dist.replicas = std::max<int64_t>(config.dist.replicas, place.ranks);
+    Job other = job;
+    other.dist.replicas = std::max(job.dist.replicas, place.ranks);
     return can_be_sharded(other, place.ranks) && judge(planner.plan_at(other, place), planner.limits).fits();
   });
   if (hosts > most_hosts) return std::nullopt;
   return static_cast<int>(hosts) * place.ranks_of_host;
 }
 
-std::string describe_plan(const Config& config, const Planner& planner) {
-  const MemoryPlan plan = planner.plan(config);
+std::string describe_plan(const Job& job, const Planner& planner) {
+  const MemoryPlan plan = planner.plan(job);
   const PlannedRanks& place = planner.place;
   const MemoryVerdict verdict = judge(plan, planner.limits);
   std::string text =
@@ -243,20 +249,20 @@ std::string describe_plan(const Config& config, const Planner& planner) {
   if (verdict.limit.bounds == MemoryLimit::Bounds::mapped)
     text += concat("address space: ", bytes_text(plan.mapped), "\n");
   text += concat(verdict.fits() ? "it fits: " : "it does not fit: ", verdict.limit.owner, "\n");
-  const auto largest = largest_batch(config, planner);
+  const auto largest = largest_batch(job, planner);
   text += largest ? concat("the largest train.batch_size that fits: ", *largest, " (here ",
-                           config.train.batch_size, "), in ", counted(config.train.accumulate, "part"), "\n")
+                           job.batches.batch_size, "), in ", counted(job.batches.accumulate, "part"), "\n")
                   : "no train.batch_size fits\n";
   if (verdict.fits()) return text;
-  const auto remedy = cheapest_remedy(config, planner);
+  const auto remedy = cheapest_remedy(job, planner);
   text += remedy ? concat("the cheapest change that fits: ", describe(*remedy), "\n")
                  : "nothing but a narrower model fits: lower model.n_embd or data.block_size\n";
-  const std::string ranks = describe_ranks(config, planner);
+  const std::string ranks = describe_ranks(job, planner);
   return text + (ranks.empty() ? "" : ranks + "\n");
 }
 
-MemoryPlan require_memory(const Config& config, const Planner& planner) {
-  MemoryPlan plan = planner.plan(config);
+MemoryPlan require_memory(const Job& job, const Planner& planner) {
+  MemoryPlan plan = planner.plan(job);
   const MemoryVerdict verdict = judge(plan, planner.limits);
   if (verdict.fits()) return plan;
   const auto blamed = [](const MemoryRow& row) { return row.key.empty() ? -1.0 : row.bytes; };
@@ -264,8 +270,8 @@ MemoryPlan require_memory(const Config& config, const Planner& planner) {
   // Rows describe the memory of the device that computes.
   const bool is_beside = plan.on_host > 0 && verdict.limit.bounds != MemoryLimit::Bounds::resident;
   const std::string key = is_beside ? "dist.offload" : largest.key;
-  const auto remedy = cheapest_remedy(config, planner);
-  throw UserError(concat(key, " = ", value_of(config, key), ": ", needs(verdict, planner.place), " (",
+  const auto remedy = cheapest_remedy(job, planner);
+  throw UserError(concat(key, " = ", value_of(job, key), ": ", needs(verdict, planner.place), " (",
                          is_beside ? "host memory of a rank with a GPU" : large_rows(plan), "), but ",
                          verdict.limit.owner, "; ",
                          remedy      ? "what fits: " + describe(*remedy)

@@ -12,12 +12,12 @@ namespace lockstep {
 
 /// A planner for trainings of any configuration, with the limits that they must fit.
 struct Planner {
-  std::function<MemoryPlan(const Config&, const PlannedRanks&)> plan_at;
+  std::function<MemoryPlan(const Job&, const PlannedRanks&)> plan_at;
   PlannedRanks place;
   std::vector<MemoryLimit> limits;
   int64_t most_samples = 1;  ///< the largest batch of a replica
 
-  MemoryPlan plan(const Config& config) const { return plan_at(config, place); }
+  MemoryPlan plan(const Job& job) const { return plan_at(job, place); }
 };
 
 /// A plan compared with the limit that it comes nearest to.
@@ -31,7 +31,7 @@ struct MemoryVerdict {
 MemoryVerdict judge(const MemoryPlan& plan, const std::vector<MemoryLimit>& limits);
 
 /// Returns the largest train.batch_size that fits, with all other settings unchanged; nothing if none does.
-std::optional<int64_t> largest_batch(const Config& config, const Planner& planner);
+std::optional<int64_t> largest_batch(const Job& job, const Planner& planner);
 
 /// A setting and its price.
 struct MemoryChange {
@@ -47,17 +47,17 @@ struct MemoryRemedy {
 
 /// Returns the cheapest remedy. Changes that keep the bits come first, then changes that keep the time, then
 /// other trainings. It has only changes that are needed.
-std::optional<MemoryRemedy> cheapest_remedy(const Config& config, const Planner& planner);
+std::optional<MemoryRemedy> cheapest_remedy(const Job& job, const Planner& planner);
 
 /// Returns the fewest ranks that can train `config`, or nothing if no number can. Assumes that each host has
 /// as many ranks and as much memory as this one. Also assumes that all ranks see the place for snapshots, and
 /// that there is a replica for each rank.
-std::optional<int> fewest_ranks(const Config& config, const Planner& planner);
+std::optional<int> fewest_ranks(const Job& job, const Planner& planner);
 
 /// Returns the text of --plan: rows, sums, the limit, the largest batch, and remedies if it does not fit.
-std::string describe_plan(const Config& config, const Planner& planner);
+std::string describe_plan(const Job& job, const Planner& planner);
 
 /// Returns the plan. If it does not fit, throws UserError naming the key of the largest need and the remedy.
-MemoryPlan require_memory(const Config& config, const Planner& planner);
+MemoryPlan require_memory(const Job& job, const Planner& planner);
 
 }  // namespace lockstep

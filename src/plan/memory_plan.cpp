@@ -9,39 +9,41 @@
 #include <utility>
 
 #include "dist/bucket_plan.h"
-#include "dist/reduction_plan.h"
+#include "models/family.h"
+#include "movement/reduction_plan.h"
 
 namespace lockstep {
 namespace {
 
-/// A key that memory is proportional to, with its value here and in GPT-2.
+/// A key that memory is proportional to, with its value here and in an ordinary model.
 struct Factor {
   std::string key;
   int64_t value = 0;
-  double ordinary = 1;
+  int64_t ordinary = 1;
 };
 
 /// Returns the key that exceeds its ordinary value most. Such a key is mistyped or set too high.
 std::string dominant(const std::vector<Factor>& factors) {
   const auto excess = [](const Factor& factor) {
-    return static_cast<double>(factor.value) / factor.ordinary;
+    return static_cast<double>(factor.value) / static_cast<double>(factor.ordinary);
   };
   return std::ranges::max_element(factors, {}, excess)->key;
 }
 
 /// The keys to blame for memory that grows with the model or with the batch.
 struct Blame {
-  explicit Blame(const Config& config) {
-    const Factor width{"model.n_embd", config.model.n_embd, 768};
-    const Factor layers{"model.n_layer", config.model.n_layer, 12};
-    const Factor vocabulary{"model.vocab_size", config.model.vocab_size, 50304};
-    const Factor block{"data.block_size", config.data.block_size, 1024};
-    const Factor batch{"train.batch_size", config.train.batch_size / config.train.accumulate, 64};
+  explicit Blame(const Job& job) {
+    const ModelOptions ordinary = family_of(job.model).ordinary();
+    const Factor width{"model.n_embd", job.model.n_embd, ordinary.n_embd};
+    const Factor layers{"model.n_layer", job.model.n_layer, ordinary.n_layer};
+    const Factor vocabulary{"model.vocab_size", job.model.vocab_size, ordinary.vocab_size};
+    const Factor block{"data.block_size", job.text.block_size, ordinary.n_positions};
+    const Factor batch{"train.batch_size", job.micro_batch(), 64};
     model = dominant({width, layers, vocabulary, block});
     activations = dominant({batch, block, width, layers});
     backward = dominant({batch, block, width, layers, vocabulary});
     logits = dominant({batch, block, vocabulary});
-    in_pieces = config.train.logit_rows > 0;
+    in_pieces = job.compute.logit_rows > 0;
   }
   MemoryRow row(const std::string& name, double bytes) const {
     const std::string shorter = "lower it, or raise train.accumulate";
@@ -74,16 +76,15 @@ double stacks_of_threads() {
 /// A builder of a rank's rows: its own memory, and memory that ranks of a host share.
 class Builder {
  public:
-  Builder(const Config& config, const PlannedRanks& place, const Rehearsal& rehearsal)
-      : config_(config),
+  Builder(const Job& job, const PlannedRanks& place, const Rehearsal& rehearsal)
+      : job_(job),
         place_(place),
         rehearsal_(rehearsal),
-        blame_(config),
-        reduction_(static_cast<int>(std::max<int64_t>(config.dist.replicas, place.ranks)), 1, place.ranks, 0,
-                   Execution::ranges, false),
+        blame_(job),
+        reduction_(std::max(job.dist.replicas, place.ranks), 1, place.ranks, 0, Execution::ranges, false),
         on_gpu_(gpu_of(current_stream()) >= 0),
         shares_(!on_gpu_ && !rehearsal.is_sharded && place.ranks > 1 && place.ranks == place.ranks_of_host &&
-                config.dist.reduction == "tree") {
+                job.dist.reduction == Reduction::tree) {
     for (const auto& [label, bytes] : rehearsal.memory.used_by_label)
       left_[label] = static_cast<double>(bytes);
   }
@@ -199,7 +200,7 @@ class Builder {
     const double foreign = (ranks - 1) / ranks;
     // In place, a rank reads its ranges in other ranks' slots, and their ranges of the values. Messages
     // arrive bucket by bucket.
-    const double bucket = std::min(slot, config_.dist.bucket_mib * 1048576.0);
+    const double bucket = std::min(slot, job_.dist.bucket_mib * 1048576.0);
     add("ranges of other ranks",
         foreign * reduction_.slots *
                 (shares_   ? slot
@@ -222,7 +223,7 @@ class Builder {
     shared_mapped_ += all + std::max(0.0, all - later);
   }
 
-  const Config& config_;
+  const Job& job_;
   const PlannedRanks& place_;
   const Rehearsal& rehearsal_;
   Blame blame_;
@@ -250,8 +251,8 @@ PlannedRanks planned_ranks(const World& world, int64_t id_bytes) {
   return place;
 }
 
-MemoryPlan plan_memory(const Config& config, const PlannedRanks& place, const MakeTraining& make) {
-  return Builder(config, place, rehearse(config, place, make)).build();
+MemoryPlan plan_memory(const Job& job, const PlannedRanks& place, const MakeTask& make) {
+  return Builder(job, place, rehearse(job, place, make)).build();
 }
 
 MemoryPlan plan_memory(const std::function<void()>& steps) {

@@ -7,7 +7,6 @@
 
 #include "comm/memory_limit.h"
 #include "comm/world.h"
-#include "config/config.h"
 #include "core/memory.h"
 #include "plan/rehearsal.h"
 
@@ -39,7 +38,7 @@ PlannedRanks planned_ranks(const World& world, int64_t id_bytes);
 
 /// Runs a step of a training dry, with all its work, and adds the memory that ranks share. `config` must be
 /// resolved (dist.replicas). Allocates nothing. Throws the model's error if sizes do not fit together.
-MemoryPlan plan_memory(const Config& config, const PlannedRanks& place, const MakeTraining& make);
+MemoryPlan plan_memory(const Job& job, const PlannedRanks& place, const MakeTask& make);
 
 /// Plans a user's own training loop. Runs `steps` dry and returns its peak memory by the scopes of memory.h.
 /// The plan is for one rank and without the program.

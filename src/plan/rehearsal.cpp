@@ -5,8 +5,8 @@
 
 #include "comm/dry_communicator.h"
 #include "data/sampler.h"
-#include "dist/movement.h"
 #include "kernels/elementary.h"
+#include "movement/movement.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"
 #include "train/step_runner.h"
@@ -17,17 +17,17 @@ namespace {
 /// The most rounds in which a sharded step is rehearsed.
 constexpr int most_rounds = 8;
 
-int64_t samples_of_step(const Config& config, const Dataset& data) {
-  const int64_t replicas = std::max<int64_t>(config.dist.replicas, 1);
-  return std::min(config.train.batch_size, (data.size() + replicas - 1) / replicas);
+int64_t samples_of_step(const Job& job, const Dataset& data) {
+  const int64_t replicas = std::max<int64_t>(job.dist.replicas, 1);
+  return std::min(job.batches.batch_size, (data.size() + replicas - 1) / replicas);
 }
 
 /// Returns the micro-batches of a rank's replicas, for this step and the next one. If they are many, their
 /// memory is made in few pieces. A step takes the first rows of the first piece.
-std::vector<Batch> dry_batches(const Config& config, const Dataset& data, int64_t replicas) {
+std::vector<Batch> dry_batches(const Job& job, const Dataset& data, int64_t replicas) {
   const MemoryScope scope("batches");
-  const int64_t samples = samples_of_step(config, data) / config.train.accumulate;
-  const int64_t all = 2 * replicas * config.train.accumulate, pieces = std::min<int64_t>(all, 64);
+  const int64_t samples = samples_of_step(job, data) / job.batches.accumulate;
+  const int64_t all = 2 * replicas * job.batches.accumulate, pieces = std::min<int64_t>(all, 64);
   std::vector<Batch> batches;
   for (int64_t i = 0; i < pieces; ++i) {
     const int64_t rows = samples * ((all + pieces - 1) / pieces);
@@ -46,12 +46,12 @@ Batch part_of(Batch batch, int64_t samples) {
 }
 
 /// Rehearses a validation. A last batch of another size makes its own blocks, on the last rank.
-void rehearse_validation(const Config& config, const TrainingTask& task) {
-  if (!task.validation_data || config.train.eval_every < 0) return;
+void rehearse_validation(const Job& job, const TrainingTask& task) {
+  if (!task.validation_data() || job.validation.eval_every < 0) return;
   const NoGrad no_grad;
   const MemoryScope scope("validation");
-  const Dataset& data = *task.validation_data;
-  const int64_t batch = config.train.batch_size / config.train.accumulate;
+  const Dataset& data = *task.validation_data();
+  const int64_t batch = job.micro_batch();
   for (const int64_t samples : {std::min(batch, data.size()), data.size() % batch})
     if (samples > 0)
       task.loss(make_batch_memory(data.input(), samples, current_stream()),
@@ -59,8 +59,8 @@ void rehearse_validation(const Config& config, const TrainingTask& task) {
 }
 
 /// Returns the copy of everything that a snapshot writes while training continues, in one piece.
-Tensor rehearse_snapshot(const Config& config, const ParameterSpace& space, const Optimizer& optimizer) {
-  if (config.snapshot.path.empty()) return {};
+Tensor rehearse_snapshot(const Job& job, const ParameterSpace& space, const Optimizer& optimizer) {
+  if (job.snapshot_place().empty()) return {};
   const MemoryScope scope("snapshot");
   int64_t elements = 0;
   for (const Parameter& parameter : space.layout.parameters()) {
@@ -71,19 +71,18 @@ Tensor rehearse_snapshot(const Config& config, const ParameterSpace& space, cons
 }
 
 /// Returns the run with few rounds and micro-batches. They show the memory that more of them need too.
-Config shortened(const Config& config, bool is_sharded, int ranks) {
-  Config few = config;
+Job shortened(const Job& job, bool is_sharded, int ranks) {
+  Job few = job;
   if (is_sharded) {
     // More rounds only add partial sums.
-    few.dist.replicas =
-        std::min<int64_t>(std::max<int64_t>(config.dist.replicas, 1), int64_t{most_rounds} * ranks);
-    few.train.accumulate = std::min<int64_t>(config.train.accumulate, 3);
+    few.dist.replicas = std::min(std::max(job.dist.replicas, 1), most_rounds * ranks);
+    few.batches.accumulate = std::min<int64_t>(job.batches.accumulate, 3);
     return few;
   }
   few.dist.replicas = 1;
-  few.dist.shard = "none";
+  few.dist.shard = Shard::none;
   few.dist.group = 0;
-  few.train.accumulate = std::min<int64_t>(config.train.accumulate, 2);
+  few.batches.accumulate = std::min<int64_t>(job.batches.accumulate, 2);
   few.dist.bucket_mib = 1e9;  // with one bucket, a large model takes no longer
   return few;
 }
@@ -100,32 +99,34 @@ int64_t foreign_bytes(const ParameterSpace& space, const Sharding& sharding, dou
 
 }  // namespace
 
-Rehearsal rehearse(const Config& config, const PlannedRanks& place, const MakeTraining& make) {
-  const bool is_cut = shard_of(config.dist.shard) != Shard::none && place.ranks > 1;
-  const bool is_sharded = is_cut || (config.dist.offload != "none" && gpu_of(current_stream()) >= 0);
-  const int64_t all_replicas = std::max<int64_t>(config.dist.replicas, 1);
+Rehearsal rehearse(const Job& job, const PlannedRanks& place, const MakeTask& make) {
+  const bool is_cut = job.dist.shard != Shard::none && place.ranks > 1;
+  const bool is_sharded = is_cut || (job.dist.offload != Offload::none && gpu_of(current_stream()) >= 0);
+  const int64_t all_replicas = std::max<int64_t>(job.dist.replicas, 1);
   const int64_t replicas = (all_replicas + place.ranks - 1) / place.ranks;
-  const Config rehearsed = shortened(config, is_sharded, place.ranks);
+  const Job rehearsed = shortened(job, is_sharded, place.ranks);
   const auto others = std::make_shared<DryCommunicator>(0, place.ranks, place.ranks_of_host);
   const World world = is_sharded ? World(others) : World::alone();
   const DryRun dry;
-  const auto [model, task] = make(config);
-  ParameterSpace space(task.parameters, task.group);
+  const std::shared_ptr<const TrainingTask> made = make(job);
+  const TrainingTask& task = *made;
+  const TaskFacts facts = task.facts();
+  ParameterSpace space(task.parameters(), task.group_rule());
   TrainingEngine engine(rehearsed, world, task, space);
-  StepRunner runner(rehearsed.train, task, engine, [] {});
-  const std::vector<Batch> batches = dry_batches(config, *task.training_data, replicas);
+  StepRunner runner(rehearsed, task, engine, [] {});
+  const std::vector<Batch> batches = dry_batches(job, *task.training_data(), replicas);
   const std::vector<Batch> step(engine.data_parallel.setup.micro_batches.size(),
                                 part_of(batches.front(), batches.front().samples));
-  const int64_t samples = task.training_data->size();
+  const int64_t samples = task.training_data()->size();
   // A shorter step, at the end of an epoch, needs no more than this one.
-  runner.start({.batches = step}, config.train.learning_rate);
-  engine.data_parallel.together([&, &task = task] { rehearse_validation(config, task); });
+  runner.start({.batches = step}, job.schedule.learning_rate);
+  engine.data_parallel.together([&] { rehearse_validation(job, task); });
   if (is_sharded) engine.data_parallel.values.gather(0);  // for the hash of the parameters
-  const Tensor snapshot = rehearse_snapshot(config, space, *engine.optimizer);
-  runner.start({.batches = step}, config.train.learning_rate);  // while the snapshot is being written
-  if (task.sample_text && config.train.sample_every > 0) {
+  const Tensor snapshot = rehearse_snapshot(job, space, *engine.optimizer);
+  runner.start({.batches = step}, job.schedule.learning_rate);  // while the snapshot is being written
+  if (facts.writes_samples && job.validation.sample_every > 0) {
     const MemoryScope scope("sample text");
-    engine.data_parallel.together([&task = task] { task.sample_text([] { return true; }); });
+    engine.data_parallel.together([&] { task.sample_text([] { return true; }); });
   }
   return {.memory = dry.peak(),
           .on_host = dry.host_peak(),
@@ -134,7 +135,7 @@ Rehearsal rehearse(const Config& config, const PlannedRanks& place, const MakeTr
           .trainable = space.layout.trainable_elements(),
           .states = static_cast<int64_t>(engine.optimizer->states().size()),
           .copy_bytes = space.copies() ? space.copies().memory().view().bytes() : 0,
-          .order_bytes = task.shuffle && samples <= most_permuted ? 4 * samples : 0,
+          .order_bytes = facts.shuffle && samples <= most_permuted ? 4 * samples : 0,
           .is_sharded = is_sharded,
           .cuts_gradients = engine.data_parallel.setup.sharding.cuts_gradients(),
           .missing_levels = is_sharded ? math::log(static_cast<double>(all_replicas) /

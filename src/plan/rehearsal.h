@@ -3,17 +3,18 @@
 
 #include <functional>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "comm/memory_limit.h"
 #include "core/dry_run.h"
-#include "train/trainer.h"
+#include "job/job.h"
+#include "train/task.h"
 
 namespace lockstep {
 
-/// A function that makes, on the current stream, the owner of all that a task refers to, and the task.
-using MakeTraining = std::function<std::pair<std::shared_ptr<const void>, TrainingTask>(const Config&)>;
+/// A function that makes the task of a job, on the current stream. The task owns all that it refers to, but
+/// not the job.
+using MakeTask = std::function<std::shared_ptr<const TrainingTask>(const Job& job)>;
 
 /// The input of a plan besides the configuration.
 struct PlannedRanks {
@@ -46,6 +47,6 @@ struct Rehearsal {
 /// Runs steps of a training dry on one rank, with the replicas of one of several ranks. Includes the last
 /// batch of an epoch, a validation, a snapshot in progress and a sample text. `config` must be resolved
 /// (dist.replicas). Nothing is allocated. Throws the model's error if sizes do not fit together.
-Rehearsal rehearse(const Config& config, const PlannedRanks& place, const MakeTraining& make);
+Rehearsal rehearse(const Job& job, const PlannedRanks& place, const MakeTask& make);
 
 }  // namespace lockstep

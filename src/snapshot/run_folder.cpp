@@ -53,22 +53,21 @@ void rename_aside(const std::string& key, const std::string& folder) {
 
 }  // namespace
 
-RunFolder::RunFolder(const Config& config, const World& world, const Artifacts& artifacts)
-    : config_(config), world_(world), artifacts_(artifacts) {
+RunFolder::RunFolder(RunRequest run, const World& world) : run_(std::move(run)), world_(world) {
   Communicator& communicator = world.communicator();
   const NoTimeout no_timeout(communicator);
   on_first_rank(world, [&] {
     take_folders();
     take_bucket();
     decide();
-    if (const auto& run = in_snapshots_ ? in_snapshots_ : in_log_folder_)
-      decay_steps_ = run->settings.train.decay_steps;
+    if (const auto& found = in_snapshots_ ? in_snapshots_ : in_log_folder_)
+      resumed_settings_ = found->settings;
     log_opening();
   });
   const bool is_finished = communicator.broadcast_value(finished_run_.has_value(), 0);
   if (is_finished && !world.is_first()) finished_run_ = FoundRun{.is_finished = true};
-  decay_steps_ = communicator.broadcast_value(decay_steps_, 0);
-  is_shared_ = is_finished || is_shared_by_all(world, config.snapshot.path);
+  resumed_settings_ = communicator.broadcast_text(resumed_settings_, 0);
+  is_shared_ = is_finished || is_shared_by_all(world, run_.snapshots);
   share_snapshot();
 }
 
@@ -78,7 +77,7 @@ void RunFolder::share_snapshot() {
   const std::string text = communicator.broadcast_text(snapshot_ ? snapshot_->text() : "", 0);
   const std::string group = communicator.broadcast_text(snapshot_ ? snapshot_->group() : "", 0);
   if (text.empty() || world_.is_first()) return;
-  const std::string& path = config_.snapshot.path;
+  const std::string& path = run_.snapshots;
   snapshot_.emplace(text, is_shared_ ? open_store(path) : nullptr, is_shared_ ? group : path);
 }
 
@@ -90,15 +89,14 @@ void RunFolder::load(PlacedTensors& tensors) {
       return restore(*snapshot_, world_, tensors);
     } catch (const UserError& damage) {
       // A single reply of a server may be wrong.
-      if (!is_again && !local_path(config_.snapshot.path)) {
+      if (!is_again && !local_path(run_.snapshots)) {
         if (world_.is_first()) log_warning(concat(damage.what(), "; reading it again"));
         continue;
       }
       on_first_rank(world_, [&] {
         fall_back(damage.what());
         // This start has the settings of the damaged snapshot. They have to be those of this one too.
-        require(run_of(snapshot_->state(), config_, artifacts_).differences.empty(),
-                none_is_left(damage.what()));
+        require(run_of(snapshot_->state(), run_).differences.empty(), none_is_left(damage.what()));
         log_info(concat("resuming after step ", snapshot_->state().step, " instead"));
       });
       share_snapshot();
@@ -109,12 +107,12 @@ void RunFolder::load(PlacedTensors& tensors) {
 bool RunFolder::go_back(int64_t step, const std::string& problem, PlacedTensors& tensors) {
   const NoTimeout no_timeout(world_.communicator());
   const int64_t newer = snapshot_->state().step;
-  SnapshotStore store(config_.snapshot.path, config_.snapshot.keep);
+  SnapshotStore store(run_.snapshots, run_.options.keep);
   try {
     on_first_rank(world_, [&] {
       require(store.failed_step().step != step, "the run went back for step ", step, " before");
       auto older = newest_below(newer);
-      require(older && run_of(older->state(), config_, artifacts_).differences.empty(), "there is none");
+      require(older && run_of(older->state(), run_).differences.empty(), "there is none");
       log_warning(concat("step ", step, ": ", problem, " although it was computed from the snapshot of step ",
                          newer, ", which may be wrong: going back once to the snapshot of step ",
                          older->state().step));
@@ -149,11 +147,11 @@ void RunFolder::check_recently() const {
 
 /// Takes ownership of the folders. Every location is tried before anything is computed.
 void RunFolder::take_folders() {
-  const std::string& path = config_.snapshot.path;
-  const double wait_seconds = 60.0 * config_.snapshot.wait_minutes;
-  wait_for_owner(wait_seconds, [&] { owners_.emplace_back("log.dir", config_.log.dir); });
+  const std::string& path = run_.snapshots;
+  const double wait_seconds = 60.0 * run_.options.wait_minutes;
+  wait_for_owner(wait_seconds, [&] { owners_.emplace_back("log.dir", run_.log_folder); });
   const std::optional<std::string> folder = local_path(path);
-  if (path.empty() || !folder || canonical(*folder) == canonical(config_.log.dir)) return;
+  if (path.empty() || !folder || canonical(*folder) == canonical(run_.log_folder)) return;
   // An earlier start of the run holds both folders. The wait for the first folder counts for the second.
   const double patience = std::max(0.5, FolderOwner::patience_seconds - owners_.front().waited_seconds());
   wait_for_owner(wait_seconds,
@@ -162,13 +160,13 @@ void RunFolder::take_folders() {
 
 /// Takes the lease on a bucket, and tries to write there.
 void RunFolder::take_bucket() {
-  const std::string& path = config_.snapshot.path;
+  const std::string& path = run_.snapshots;
   if (path.empty() || local_path(path)) return;
   // A job before this one may still end, and a batch system would not start this one again.
   constexpr double least_wait_seconds = 600.0;
   const bool is_unattended = is_supervised() || restart_count() > 0;
   const double wait_seconds =
-      std::max(60.0 * config_.snapshot.wait_minutes, is_unattended ? least_wait_seconds : 0.0);
+      std::max(60.0 * run_.options.wait_minutes, is_unattended ? least_wait_seconds : 0.0);
   try {
     wait_for_owner(wait_seconds,
                    [&] { lease_ = std::make_unique<BucketLease>("snapshot.path", parse_s3_address(path)); });
@@ -176,18 +174,18 @@ void RunFolder::take_bucket() {
     require(is_unattended, other.what());
     throw Error(other.what());  // the batch system may start this job once more
   }
-  SnapshotStore(path, config_.snapshot.keep).try_to_write();
+  SnapshotStore(path, run_.options.keep).try_to_write();
 }
 
 bool RunFolder::snapshots_are_inside() const {
-  const std::optional<std::string> folder = local_path(config_.snapshot.path);
-  if (!folder || config_.snapshot.path.empty()) return false;
-  const fs::path inside = canonical(*folder), around = canonical(config_.log.dir);
+  const std::optional<std::string> folder = local_path(run_.snapshots);
+  if (!folder || run_.snapshots.empty()) return false;
+  const fs::path inside = canonical(*folder), around = canonical(run_.log_folder);
   return std::mismatch(around.begin(), around.end(), inside.begin(), inside.end()).first == around.end();
 }
 
 std::string RunFolder::none_is_left(const std::string& damage) const {
-  return concat("snapshot.path: no valid snapshot is left in ", config_.snapshot.path, ": ", damage,
+  return concat("snapshot.path: no valid snapshot is left in ", run_.snapshots, ": ", damage,
                 "; --fresh moves it away and starts from scratch");
 }
 
@@ -198,7 +196,7 @@ std::optional<StoredSnapshot> RunFolder::newest_below(int64_t step, std::string 
     log_warning(concat(problem, "; trying an older snapshot"));
     damage = problem;
   };
-  auto found = SnapshotStore(config_.snapshot.path, config_.snapshot.keep).newest(report, step);
+  auto found = SnapshotStore(run_.snapshots, run_.options.keep).newest(report, step);
   // Starting over would overwrite data that the user may still want to save.
   require(found || damage.empty(), none_is_left(damage));
   return found;
@@ -210,20 +208,18 @@ void RunFolder::fall_back(const std::string& damage) {
   const int64_t step = snapshot_->state().step;
   newest_step_ = std::max(newest_step_, step);
   std::optional<StoredSnapshot> newest;
-  if (!local_path(config_.snapshot.path)) newest = newest_below(std::numeric_limits<int64_t>::max(), damage);
+  if (!local_path(run_.snapshots)) newest = newest_below(std::numeric_limits<int64_t>::max(), damage);
   const bool is_newer = newest && newest->state().step > newest_step_;
   log_warning(concat(damage, "; trying ", is_newer ? "a newer" : "an older", " snapshot"));
   snapshot_ = is_newer ? std::move(newest) : newest_below(step, damage);
 }
 
 void RunFolder::find() {
-  const SnapshotConfig& snapshot = config_.snapshot;
-  if (snapshot.path.empty()) return;
+  if (run_.snapshots.empty()) return;
   snapshot_ = newest_below(std::numeric_limits<int64_t>::max());
   // Only a valid snapshot proves that a run has finished, and a finished run loads none.
-  const bool has_ended = in_log_folder_ && in_log_folder_->is_finished && local_path(snapshot.path);
-  while (has_ended && snapshot_ && snapshot_->state().is_finished &&
-         snapshot_->state().step >= config_.train.steps) {
+  const bool has_ended = in_log_folder_ && in_log_folder_->is_finished && local_path(run_.snapshots);
+  while (has_ended && snapshot_ && snapshot_->state().is_finished && snapshot_->state().step >= run_.steps) {
     try {
       snapshot_->verify();
       break;
@@ -231,18 +227,18 @@ void RunFolder::find() {
       fall_back(damage.what());
     }
   }
-  require(snapshot_ || snapshot.resume != "required",
-          "snapshot.resume = required, but there is no snapshot in ", snapshot.path);
-  if (snapshot_) in_snapshots_ = run_of(snapshot_->state(), config_, artifacts_);
+  require(snapshot_ || run_.options.resume != Resume::required,
+          "snapshot.resume = required, but there is no snapshot in ", run_.snapshots);
+  if (snapshot_) in_snapshots_ = run_of(snapshot_->state(), run_);
 }
 
 void RunFolder::decide() {
-  in_log_folder_ = find_run(config_, artifacts_);
-  const std::string& path = config_.snapshot.path;
+  in_log_folder_ = find_run(run_);
+  const std::string& path = run_.snapshots;
   const bool is_restart = restart_count() > 0;
-  if (config_.snapshot.resume == "never" && !is_restart) {
+  if (run_.options.resume == Resume::never && !is_restart) {
     move_aside(in_log_folder_.has_value(),
-               !path.empty() && !SnapshotStore(path, config_.snapshot.keep).names().empty());
+               !path.empty() && !SnapshotStore(path, run_.options.keep).names().empty());
     return;
   }
   find();
@@ -255,17 +251,16 @@ void RunFolder::decide() {
   }
   // A snapshot has the count of validations, so the resumed run decides whether its patience is over.
   const bool has_snapshot = in_snapshots_ && is_one_run;
-  const int64_t patience = config_.train.patience;
+  const int64_t patience = run_.patience;
   const bool is_patient = in_log_folder_ && (patience == 0 || patience > in_log_folder_->patience);
-  const bool is_short =
-      in_log_folder_ && in_log_folder_->step < config_.train.steps && (has_snapshot || is_patient);
+  const bool is_short = in_log_folder_ && in_log_folder_->step < run_.steps && (has_snapshot || is_patient);
   // Without a snapshot a finished run cannot get more steps.
   if (is_short && in_log_folder_->is_finished && !has_snapshot)
     in_log_folder_->differences.push_back(
-        concat("train.steps = ", in_log_folder_->step, " there, ", config_.train.steps, " here"));
-  const bool may_move = config_.snapshot.resume == "auto" && !is_restart;
+        concat("train.steps = ", in_log_folder_->step, " there, ", run_.steps, " here"));
+  const bool may_move = run_.options.resume == Resume::if_possible && !is_restart;
   if (in_snapshots_ && must_move(*in_snapshots_, path, may_move && is_one_run)) return move_aside(true, true);
-  if (in_log_folder_ && must_move(*in_log_folder_, config_.log.dir, may_move)) return move_aside(true, false);
+  if (in_log_folder_ && must_move(*in_log_folder_, run_.log_folder, may_move)) return move_aside(true, false);
   if (!in_log_folder_) return;
   const bool is_over = in_log_folder_->is_finished && !is_short;
   if (is_over) finished_run_ = in_log_folder_;
@@ -275,9 +270,9 @@ void RunFolder::decide() {
 /// Returns false for a run of the same meaning. Throws UserError if the meaning differs and it has to stay.
 bool RunFolder::must_move(const FoundRun& run, const std::string& place, bool may_move) const {
   if (run.differences.empty()) return false;
-  const bool is_elsewhere = place == config_.snapshot.path && !snapshots_are_inside();
+  const bool is_elsewhere = place == run_.snapshots && !snapshots_are_inside();
   const std::string key = is_elsewhere ? "snapshot.path" : "log.dir";
-  const std::string moved = free_name(is_elsewhere ? place : config_.log.dir);
+  const std::string moved = free_name(is_elsewhere ? place : run_.log_folder);
   const std::string anew =
       local_path(place) ? concat("--fresh moves it to ", moved, " and starts from scratch; ") : "";
   require(run.is_finished && may_move, place, " holds ", run.is_finished ? "a run" : "an unfinished run",
@@ -289,21 +284,21 @@ bool RunFolder::must_move(const FoundRun& run, const std::string& place, bool ma
 /// Throws UserError if an unfinished run has its snapshots elsewhere: a start without them cuts its metrics.
 void RunFolder::require_same_snapshot_path() const {
   const std::string& theirs = in_log_folder_->snapshot_path;
-  require(theirs.empty() || theirs == config_.snapshot.path, config_.log.dir,
-          " holds an unfinished run, at step ", in_log_folder_->step, ", that keeps its snapshots in ",
-          theirs, ": snapshot.path=", shell_quoted(theirs), " resumes it; --fresh starts from scratch");
+  require(theirs.empty() || theirs == run_.snapshots, run_.log_folder, " holds an unfinished run, at step ",
+          in_log_folder_->step, ", that keeps its snapshots in ", theirs,
+          ": snapshot.path=", shell_quoted(theirs), " resumes it; --fresh starts from scratch");
 }
 
 void RunFolder::move_aside(bool log_folder, bool snapshots) {
   const bool is_inside = snapshots_are_inside();
-  const std::string& path = config_.snapshot.path;
+  const std::string& path = run_.snapshots;
   const std::optional<std::string> folder = local_path(path);
   // A bucket cannot rename, so the user has to decide.
   require(!snapshots || folder, path, " holds the snapshots of an earlier run (",
-          joined(SnapshotStore(path, config_.snapshot.keep).names()),
+          joined(SnapshotStore(path, run_.options.keep).names()),
           "), and nothing in a bucket can be moved aside: choose another snapshot.path");
   check();
-  if (log_folder || (snapshots && is_inside)) rename_aside("log.dir", config_.log.dir);
+  if (log_folder || (snapshots && is_inside)) rename_aside("log.dir", run_.log_folder);
   if (snapshots && !is_inside) rename_aside("snapshot.path", *folder);
   if (log_folder || snapshots) {
     owners_.clear();
@@ -318,10 +313,10 @@ void RunFolder::move_aside(bool log_folder, bool snapshots) {
 void RunFolder::log_opening() const {
   if (finished_run_) return;
   if (snapshot_)
-    log_info(concat("resuming after step ", snapshot_->state().step, " from ", config_.snapshot.path,
+    log_info(concat("resuming after step ", snapshot_->state().step, " from ", run_.snapshots,
                     restart_count() > 0 ? "" : "; --fresh starts from scratch"));
   else if (in_log_folder_)
-    log_info(concat("the run in ", config_.log.dir, " has no snapshot: it starts again from the first step"));
+    log_info(concat("the run in ", run_.log_folder, " has no snapshot: it starts again from the first step"));
 }
 
 }  // namespace lockstep

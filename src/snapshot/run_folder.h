@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "comm/world.h"
-#include "config/config.h"
 #include "snapshot/found_run.h"
 #include "snapshot/stored_snapshot.h"
 #include "store/bucket_lease.h"
@@ -29,15 +28,14 @@ namespace lockstep {
 /// snapshot.resume = never any run is moved. If a supervisor restarts a run, none is moved.
 class RunFolder {
  public:
-  /// All ranks call it. `config` is resolved except for train.decay_steps. `artifacts` (the data) are part of
-  /// the meaning. Throws UserError if a location cannot be written, belongs to another process or has only
-  /// damaged snapshots. Also throws it if snapshot.resume does not allow the state of the locations.
-  RunFolder(const Config& config, const World& world, const Artifacts& artifacts);
+  /// All ranks call it. Throws UserError if a location cannot be written, belongs to another process or has
+  /// only damaged snapshots. Also throws it if snapshot.resume does not allow the state of the locations.
+  RunFolder(RunRequest run, const World& world);
 
   /// Returns on all ranks the snapshot to resume from, without its tensors; null if the run starts anew.
   const Snapshot* snapshot() const { return snapshot_ ? &snapshot_->state() : nullptr; }
-  /// Returns train.decay_steps of the resumed run, or 0 if none is resumed.
-  int64_t decay_steps() const { return decay_steps_; }
+  /// Returns on all ranks the settings of the run that is resumed, as INI; empty if none is.
+  const std::string& resumed_settings() const { return resumed_settings_; }
   /// Loads the snapshot, if there is one, into the tensors of all ranks. If it turns out to be damaged, loads
   /// the one before instead, which snapshot() then returns. Throws UserError if none is left.
   void load(PlacedTensors& tensors);
@@ -72,16 +70,15 @@ class RunFolder {
   void log_opening() const;
   bool snapshots_are_inside() const;
 
-  const Config& config_;
+  RunRequest run_;
   const World& world_;
-  const Artifacts& artifacts_;
   std::list<FolderOwner> owners_;       ///< on rank 0
   std::unique_ptr<BucketLease> lease_;  ///< on rank 0, of snapshots in a bucket
   std::optional<FoundRun> in_log_folder_;
   std::optional<FoundRun> in_snapshots_;
   std::optional<StoredSnapshot> snapshot_;
   int64_t newest_step_ = -1;  ///< of the snapshots that turned out to be damaged
-  int64_t decay_steps_ = 0;
+  std::string resumed_settings_;
   bool is_shared_ = true;
   std::optional<FoundRun> finished_run_;
 };

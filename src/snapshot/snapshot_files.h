@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/world.h"
+#include "parameters/model_layout.h"
 #include "parameters/placed_tensors.h"
 #include "snapshot/tensor_sums.h"
 #include "store/object_store.h"
@@ -34,18 +35,6 @@ inline constexpr std::array model_text_files = {
 /// Returns whether this program gives the name to a file of a snapshot. Other texts have names of their
 /// model.
 bool is_snapshot_file(const std::string& key);
-
-/// The layout that other programs expect of a snapshot's folder. It follows from the model and its settings.
-struct ModelLayout {
-  struct Zeros {
-    std::string name;
-    Shape shape;
-  };
-  std::map<std::string, int64_t> rows = {};       ///< [tensor]: rows to keep; later rows are in padding_file
-  std::vector<Zeros> zeros = {};                  ///< f32 tensors in the file that the model does not have
-  std::map<std::string, std::string> texts = {};  ///< [file]: contents of text files next to the model
-  int64_t most_bytes = int64_t{2} << 30;          ///< limit of tensors in one file; a larger model is split
-};
 
 /// A file of a snapshot. Names and shapes alone determine its header and the positions of its tensors.
 struct SnapshotFile {

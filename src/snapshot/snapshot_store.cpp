@@ -7,13 +7,13 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "config/config.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/host.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "json/json_field.h"
+#include "snapshot/snapshot_options.h"
 
 namespace lockstep {
 namespace {
@@ -321,8 +321,7 @@ std::string snapshots_of_run(const std::string& folder) {
   if (fs::is_directory(inside, ignored) && !SnapshotStore(inside.string(), 1).names().empty())
     return inside.string();
   if (!fs::is_regular_file(settings, ignored)) return folder;
-  const std::string path =
-      config_of_earlier_run(read_named_file(settings.string()), settings.string()).snapshot.path;
+  const std::string path = place_of_snapshots(read_named_file(settings.string()), settings.string(), folder);
   require(!path.empty(), folder,
           ": this run did not keep its model (snapshot.path = none in its config.ini)");
   return path;

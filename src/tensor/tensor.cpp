@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/wording.h"
 #include "tensor/create.h"
 #include "tensor/tensor_state.h"
 
@@ -152,7 +153,8 @@ Tensor Tensor::grad() const {
   if (!state_ || !state_->leaf || !state_->leaf->is_written) return {};
   expect(!state_->space || state_->space->gradients_are_whole,
          "this rank holds only the gradients of the values that it updates: call "
-         "DataParallel::gather_gradients() first (impossible if dist.shard shards gradients)");
+         "DataParallel::gather_gradients() first (impossible if ",
+         option_name("shard"), " shards gradients)");
   return state_->leaf->buffer;
 }
 

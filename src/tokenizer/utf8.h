@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/utf8.h"
+#include "json/utf8.h"
 
 namespace lockstep {
 

@@ -7,6 +7,7 @@
 #include "comm/heartbeat.h"
 #include "comm/stop_request.h"
 #include "core/memory.h"
+#include "data/loader.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"
 

@@ -9,7 +9,8 @@
 #include "comm/world.h"
 #include "data/dataset.h"
 #include "dist/data_parallel.h"
-#include "train/trainer.h"
+#include "job/job.h"
+#include "train/task.h"
 
 namespace lockstep {
 

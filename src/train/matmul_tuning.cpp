@@ -19,6 +19,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/stream.h"
+#include "data/loader.h"
 #include "kernels/matmul_plans.h"
 #include "program/signals.h"
 #include "tensor/autograd.h"
@@ -94,24 +95,24 @@ class PlansFile {
 };
 
 /// Runs a micro-batch forward and backward. Only the plans that this makes are kept.
-void run_once(const Config& config, const TrainingTask& task) {
-  std::vector<int64_t> indices(static_cast<size_t>(config.train.batch_size / config.train.accumulate));
+void run_once(const Job& job, const TrainingTask& task) {
+  std::vector<int64_t> indices(static_cast<size_t>(job.micro_batch()));
   std::iota(indices.begin(), indices.end(), 0);
-  for (int64_t& index : indices) index %= task.training_data->size();
-  const Batch batch = collect(*task.training_data, indices, current_stream());
+  for (int64_t& index : indices) index %= task.training_data()->size();
+  const Batch batch = collect(*task.training_data(), indices, current_stream());
   backward(task.loss(batch.inputs, batch.targets, {.training = true}));
   synchronize(current_stream());
 }
 
 /// Returns the plans of this run's matmuls. Times the shapes that no earlier run has tuned.
-std::string tune(const Config& config, const TrainingTask& task) {
+std::string tune(const Job& job, const TrainingTask& task) {
   // The other ranks wait without a deadline. Only this limit keeps them from waiting for ever.
-  const PlansFile file(config.dist.timeout_s);
+  const PlansFile file(job.dist.timeout_s);
   if (stop_was_requested()) return {};
   file.load();
   const std::string before = export_matmul_plans();
   set_matmul_tuning(true);
-  run_once(config, task);
+  run_once(job, task);
   set_matmul_tuning(false);
   const std::string all = export_matmul_plans();
   const bool is_kept = all == before || file.keep(all);
@@ -126,16 +127,16 @@ std::string tune(const Config& config, const TrainingTask& task) {
 
 }  // namespace
 
-void settle_matmul_plans(const Config& config, const World& world, const TrainingTask& task,
+void choose_matmul_plans(const Job& job, const World& world, const TrainingTask& task,
                          const std::string& from_snapshot) {
   if (device_of(current_stream()) == Device::cpu) return;
   // Each rank asks its own library for shapes without a plan, so the libraries must be equal.
   require_equal_on_all_ranks(world.communicator(), "GPU model or cuBLASLt", place_of_matmul_plans() + "\n");
   std::string plans = from_snapshot;
   on_first_rank(world, [&] {
-    if (!config.train.tune_matmul) return;
+    if (!job.compute.tune_matmul) return;
     if (plans.empty())
-      plans = tune(config, task);
+      plans = tune(job, task);
     else
       log_info(concat("matmuls use the plans of the resumed run, ", hash_text(hash_of(plans))));
   });

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "comm/world.h"
-#include "config/config.h"
-#include "train/trainer.h"
+#include "job/job.h"
+#include "train/task.h"
 
 namespace lockstep {
 
@@ -13,7 +13,7 @@ namespace lockstep {
 /// keeps the plans of its snapshot (`from_snapshot`; empty if there is none). A new run uses cuBLASLt's first
 /// choices. With train.tune_matmul it uses the plans that earlier runs saved in a file, and rank 0 times new
 /// shapes in a forward and backward of its own.
-void settle_matmul_plans(const Config& config, const World& world, const TrainingTask& task,
+void choose_matmul_plans(const Job& job, const World& world, const TrainingTask& task,
                          const std::string& from_snapshot);
 
 }  // namespace lockstep

@@ -22,100 +22,6 @@ std::vector<std::string> entries_of(const std::string& key, const std::string& l
   return entries;
 }
 
-/// Returns the trainable parameters whose names match the pattern.
-std::vector<NamedTensor> matching(const TrainingTask& task, const std::string& pattern) {
-  std::vector<NamedTensor> found;
-  for (const NamedTensor& parameter : task.parameters)
-    if (parameter.tensor.requires_grad() && matches_pattern(pattern, parameter.name))
-      found.push_back(parameter);
-  return found;
-}
-
-bool names_any(const TrainingTask& task, const std::string& pattern) {
-  return std::ranges::any_of(task.parameters, [&](const NamedTensor& parameter) {
-    return matches_pattern(pattern, parameter.name);
-  });
-}
-
-/// Returns a parameter's name as an example, for an error about a pattern.
-std::string example_of(const TrainingTask& task) {
-  return task.parameters.empty()
-             ? ""
-             : concat("; parameter names look like ", task.parameters[task.parameters.size() / 2].name);
-}
-
-void freeze(const std::string& list, TrainingTask& task) {
-  int64_t frozen = 0;
-  for (const std::string& pattern : entries_of("train.freeze", list)) {
-    require(names_any(task, pattern), "train.freeze: ", pattern, " matches no parameter", example_of(task));
-    for (NamedTensor& parameter : matching(task, pattern)) {
-      parameter.tensor.set_requires_grad(false);
-      ++frozen;
-    }
-  }
-  require(!matching(task, "*").empty(), "train.freeze = ", list, " leaves nothing to train");
-  task.description += concat("\nfrozen: ", frozen, " of ", counted(std::ssize(task.parameters), "tensor"));
-}
-
-/// An entry of train.groups: a pattern and its settings.
-struct GroupEntry {
-  std::string pattern;
-  std::map<std::string, double> settings;
-
-  ParameterGroup applied_to(ParameterGroup group) const {
-    if (const auto factor = settings.find("lr_factor"); factor != settings.end())
-      group.learning_rate_factor = factor->second;
-    if (const auto decay = settings.find("weight_decay"); decay != settings.end())
-      group.own_weight_decay = decay->second;
-    return group;
-  }
-};
-
-/// Parses an entry: "PATTERN lr_factor=0.1 weight_decay=0".
-GroupEntry group_entry(const std::string& entry) {
-  GroupEntry group;
-  std::istringstream words(entry);
-  words >> group.pattern;
-  for (std::string word; words >> word;) {
-    const size_t equals = std::min(word.find('='), word.size());
-    const std::string name = word.substr(0, equals);
-    require(name == "lr_factor" || name == "weight_decay", "train.groups: ", entry, ": ", name,
-            " is neither lr_factor nor weight_decay");
-    const auto value = number_in<double>(word.substr(std::min(equals + 1, word.size())));
-    require(value && std::isfinite(*value) && *value >= 0, "train.groups: ", entry, ": ", name,
-            " needs a number of at least 0, as in ", name, "=0.1");
-    require(group.settings.emplace(name, *value).second, "train.groups: ", entry, ": ", name,
-            " is given twice");
-  }
-  require(!group.settings.empty(), "train.groups: ", entry,
-          ": give lr_factor=K, weight_decay=K or both after the pattern");
-  return group;
-}
-
-void group(const std::string& list, TrainingTask& task) {
-  std::vector<GroupEntry> entries;
-  std::map<std::string, size_t> entry_of;  // keyed by the parameter's name
-  std::vector<std::string> told;
-  for (const std::string& text : entries_of("train.groups", list)) {
-    const GroupEntry entry = group_entry(text);
-    require(names_any(task, entry.pattern), "train.groups: ", entry.pattern, " matches no parameter",
-            example_of(task));
-    int64_t taken = 0;
-    for (const NamedTensor& parameter : matching(task, entry.pattern))
-      taken += entry_of.emplace(parameter.name, entries.size()).second ? 1 : 0;
-    require(taken > 0, "train.groups: ", entry.pattern,
-            " matches only parameters that are frozen or that an earlier entry has taken");
-    entries.push_back(entry);
-    told.push_back(concat(text, " (", counted(taken, "tensor"), ")"));
-  }
-  task.description += concat("\ngroups: ", joined(told));
-  task.group = [entries, entry_of, usual = task.group](const std::string& name, const Tensor& tensor) {
-    const ParameterGroup group = usual ? usual(name, tensor) : ParameterGroup{};
-    const auto found = entry_of.find(name);
-    return found == entry_of.end() ? group : entries[found->second].applied_to(group);
-  };
-}
-
 }  // namespace
 
 bool matches_pattern(std::string_view pattern, std::string_view name) {
@@ -137,9 +43,91 @@ bool matches_pattern(std::string_view pattern, std::string_view name) {
   return pattern.find_first_not_of('*', p) == std::string_view::npos;
 }
 
-void apply_parameter_rules(const TrainConfig& train, TrainingTask& task) {
-  if (!train.freeze.empty()) freeze(train.freeze, task);
-  if (!train.groups.empty()) group(train.groups, task);
+ParameterRules::ParameterRules(const OptimizerOptions& options, std::vector<NamedTensor> parameters)
+    : parameters_(std::move(parameters)) {
+  if (!options.freeze.empty()) freeze(options.freeze);
+  if (!options.groups.empty()) divide(options.groups);
+}
+
+/// Returns the trainable parameters whose names match the pattern.
+std::vector<NamedTensor> ParameterRules::matching(const std::string& pattern) const {
+  std::vector<NamedTensor> found;
+  for (const NamedTensor& parameter : parameters_)
+    if (parameter.tensor.requires_grad() && matches_pattern(pattern, parameter.name))
+      found.push_back(parameter);
+  return found;
+}
+
+/// Throws UserError, with a parameter's name as an example, if no name matches the pattern.
+void ParameterRules::require_match(const std::string& key, const std::string& pattern) const {
+  const bool is_any = std::ranges::any_of(
+      parameters_, [&](const NamedTensor& one) { return matches_pattern(pattern, one.name); });
+  const std::string example =
+      parameters_.empty() ? ""
+                          : concat("; parameter names look like ", parameters_[parameters_.size() / 2].name);
+  require(is_any, key, ": ", pattern, " matches no parameter", example);
+}
+
+void ParameterRules::freeze(const std::string& list) {
+  int64_t frozen = 0;
+  for (const std::string& pattern : entries_of("train.freeze", list)) {
+    require_match("train.freeze", pattern);
+    for (NamedTensor& parameter : matching(pattern)) {
+      parameter.tensor.set_requires_grad(false);
+      ++frozen;
+    }
+  }
+  require(!matching("*").empty(), "train.freeze = ", list, " leaves nothing to train");
+  description_ += concat("\nfrozen: ", frozen, " of ", counted(std::ssize(parameters_), "tensor"));
+}
+
+/// Parses an entry of train.groups: "PATTERN lr_factor=0.1 weight_decay=0".
+ParameterRules::Entry ParameterRules::entry_of(const std::string& text) {
+  Entry entry;
+  std::istringstream words(text);
+  words >> entry.pattern;
+  for (std::string word; words >> word;) {
+    const size_t equals = std::min(word.find('='), word.size());
+    const std::string name = word.substr(0, equals);
+    require(name == "lr_factor" || name == "weight_decay", "train.groups: ", text, ": ", name,
+            " is neither lr_factor nor weight_decay");
+    const auto value = number_in<double>(word.substr(std::min(equals + 1, word.size())));
+    require(value && std::isfinite(*value) && *value >= 0, "train.groups: ", text, ": ", name,
+            " needs a number of at least 0, as in ", name, "=0.1");
+    require(entry.settings.emplace(name, *value).second, "train.groups: ", text, ": ", name,
+            " is given twice");
+  }
+  require(!entry.settings.empty(), "train.groups: ", text,
+          ": give lr_factor=K, weight_decay=K or both after the pattern");
+  return entry;
+}
+
+void ParameterRules::divide(const std::string& list) {
+  std::vector<std::string> told;
+  for (const std::string& text : entries_of("train.groups", list)) {
+    const Entry entry = entry_of(text);
+    require_match("train.groups", entry.pattern);
+    int64_t taken = 0;
+    for (const NamedTensor& parameter : matching(entry.pattern))
+      taken += entry_of_.emplace(parameter.name, entries_.size()).second ? 1 : 0;
+    require(taken > 0, "train.groups: ", entry.pattern,
+            " matches only parameters that are frozen or that an earlier entry has taken");
+    entries_.push_back(entry);
+    told.push_back(concat(text, " (", counted(taken, "tensor"), ")"));
+  }
+  description_ += concat("\ngroups: ", joined(told));
+}
+
+ParameterGroup ParameterRules::group(const std::string& name, const ParameterGroup& usual) const {
+  const auto found = entry_of_.find(name);
+  if (found == entry_of_.end()) return usual;
+  ParameterGroup group = usual;
+  const std::map<std::string, double>& settings = entries_[found->second].settings;
+  if (const auto factor = settings.find("lr_factor"); factor != settings.end())
+    group.learning_rate_factor = factor->second;
+  if (const auto decay = settings.find("weight_decay"); decay != settings.end())
+    group.own_weight_decay = decay->second;
+  return group;
 }
 
 }  // namespace lockstep

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
+#include <string>
 #include <string_view>
+#include <vector>
 
-#include "config/config.h"
-#include "train/trainer.h"
+#include "parameters/parameter_layout.h"
+#include "parameters/update_options.h"
+#include "tensor/tensor.h"
 
 namespace lockstep {
 
@@ -12,8 +16,32 @@ namespace lockstep {
 /// `?` matches one character.
 bool matches_pattern(std::string_view pattern, std::string_view name);
 
-/// Freezes the parameters that match train.freeze. Gives those that match train.groups their own learning
-/// rate and weight decay. Describes both in the task. Throws UserError naming a malformed or unmatched entry.
-void apply_parameter_rules(const TrainConfig& train, TrainingTask& task);
+/// The parameters that train.freeze and train.groups treat in their own way.
+class ParameterRules {
+ public:
+  /// Freezes the parameters that match train.freeze. Throws UserError naming a malformed or unmatched entry.
+  ParameterRules(const OptimizerOptions& options, std::vector<NamedTensor> parameters);
+
+  /// Returns the group of a parameter that is usually in `usual`, with the settings of train.groups.
+  ParameterGroup group(const std::string& name, const ParameterGroup& usual) const;
+  /// Returns a line for each of the keys that is set, to be logged. It begins with a new line.
+  const std::string& description() const { return description_; }
+
+ private:
+  struct Entry {
+    std::string pattern;
+    std::map<std::string, double> settings;
+  };
+  static Entry entry_of(const std::string& text);
+  std::vector<NamedTensor> matching(const std::string& pattern) const;
+  void require_match(const std::string& key, const std::string& pattern) const;
+  void freeze(const std::string& list);
+  void divide(const std::string& list);
+
+  std::vector<NamedTensor> parameters_;
+  std::vector<Entry> entries_;              ///< of train.groups
+  std::map<std::string, size_t> entry_of_;  ///< [parameter]
+  std::string description_;
+};
 
 }  // namespace lockstep

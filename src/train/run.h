@@ -2,17 +2,25 @@
 #pragma once
 
 #include "comm/world.h"
-#include "config/config.h"
+#include "job/job.h"
 #include "parameters/parameter_space.h"
 #include "snapshot/run_folder.h"
-#include "train/trainer.h"
+#include "train/task.h"
 
 namespace lockstep {
 
-/// Runs the steps of a training from the snapshot in `folder`, or from the first step. It ends after the last
-/// step, or when a rank is asked to stop. Returns the exit code. `config` is the result of settle(); `space`
-/// holds the task's parameters. All ranks call it.
-int run_training(const Config& config, const World& world, const TrainingTask& task, ParameterSpace& space,
-                 RunFolder& folder);
+/// What a run is made of. It refers to its members' objects.
+struct RunParts {
+  const Job& job;
+  const World& world;
+  const TrainingTask& task;
+  ParameterSpace& space;  ///< holds the task's parameters
+  RunFolder& folder;
+  double planned_bytes = 0.0;  ///< the planned peak memory of a rank; 0: no plan
+};
+
+/// Runs the steps of a training from the snapshot in the folder, or from the first step. It ends after the
+/// last step, or when a rank is asked to stop. Returns the exit code. All ranks call it.
+int run_training(const RunParts& parts);
 
 }  // namespace lockstep

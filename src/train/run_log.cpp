@@ -20,7 +20,7 @@ namespace lockstep {
 namespace {
 
 std::vector<NamedTensor> trained(const TrainingTask& task) {
-  std::vector<NamedTensor> parameters = task.parameters;
+  std::vector<NamedTensor> parameters = task.parameters();
   std::erase_if(parameters, [](const NamedTensor& parameter) { return !parameter.tensor.requires_grad(); });
   return parameters;
 }
@@ -37,44 +37,45 @@ std::string program_beside(const std::string& name) {
 
 }  // namespace
 
-void log_start(const Config& config, const World& world, const TrainingTask& task,
-               const DataParallel& data_parallel, int64_t steps) {
+void log_start(const RunParts& run, const DataParallel& data_parallel, int64_t steps) {
+  const Job& job = run.job;
   const int gpu = gpu_of(current_stream());
-  const std::string& precision = config.train.precision;
-  const std::string by{precision == "bf16" ? bf16_instructions() : ""};
+  const std::string precision = precision_name(job.compute.precision);
+  const bool is_fp32 = job.compute.precision == DType::f32;
+  const std::string by{job.compute.precision == DType::bf16 ? bf16_instructions() : ""};
   const std::string device =
       gpu >= 0 ? concat(describe_gpu(gpu), ", ", precision, ", gradients ", data_parallel.setup.transport)
-               : concat(counted(config.train.threads, "thread"), " each, ", instruction_set(),
-                        precision == "fp32" ? "" : ", " + precision, by.empty() ? "" : " by " + by);
-  log_info(concat(counted(config.dist.replicas, "replica"), " on ",
-                  counted(world.size(), gpu >= 0 ? "GPU rank" : "CPU rank"), " (", device, ")"));
-  if (gpu < 0 && precision != "fp32" && by.empty())
+               : concat(counted(job.compute.threads, "thread"), " each, ", instruction_set(),
+                        is_fp32 ? "" : ", " + precision, by.empty() ? "" : " by " + by);
+  log_info(concat(counted(job.dist.replicas, "replica"), " on ",
+                  counted(run.world.size(), gpu >= 0 ? "GPU rank" : "CPU rank"), " (", device, ")"));
+  if (gpu < 0 && !is_fp32 && by.empty())
     log_info(concat("this processor computes ", precision,
                     " with fp32 instructions: it saves memory but no time"));
-  if (!task.description.empty()) log_info(task.description);
+  if (const std::string text = run.task.facts().description; !text.empty()) log_info(text);
   const Sharding& sharding = data_parallel.setup.sharding;
   const std::string gradients =
       sharding.cuts_gradients()
           ? concat("dist.shard = ", name(sharding.stage), ", gradients unit by unit")
           : concat(counted(data_parallel.setup.gradient_sets, "gradient buffer"), " of ",
-                   bytes_text(4.0 * static_cast<double>(count_parameters(trained(task)))), " a rank");
+                   bytes_text(4.0 * static_cast<double>(count_parameters(trained(run.task)))), " a rank");
   const Offload offload = data_parallel.setup.offload;
   const std::string on_host = offload == Offload::none ? "" : concat(", dist.offload = ", name(offload));
   log_info(
       concat("memory: ", gradients, on_host,
-             task.planned_bytes > 0 ? concat(", ", bytes_text(task.planned_bytes), " planned in all") : ""));
-  log_info(concat("training: ", counted(steps, "step"), ", results in ", config.log.dir));
+             run.planned_bytes > 0 ? concat(", ", bytes_text(run.planned_bytes), " planned in all") : ""));
+  log_info(concat("training: ", counted(steps, "step"), ", results in ", job.log.dir));
 }
 
-void log_memory(const World& world, const TrainingTask& task) {
-  if (task.planned_bytes == 0) return;
+void log_memory(const World& world, double planned_bytes) {
+  if (planned_bytes == 0) return;
   const bool on_gpu = device_of(current_stream()) == Device::cuda;
   const double mine = on_gpu ? static_cast<double>(memory_table(current_stream()).back().peak_bytes)
                              : process_memory().most_resident;
   const std::vector<double> all = world.communicator().all_gather_value(mine);
   if (world.is_first())
     log_info(concat("memory: at most ", bytes_text(std::ranges::max(all)), " a rank, planned ",
-                    bytes_text(task.planned_bytes)));
+                    bytes_text(planned_bytes)));
 }
 
 void PeakMemoryLog::log(int64_t step) {
@@ -82,23 +83,23 @@ void PeakMemoryLog::log(int64_t step) {
   if (peaks != std::exchange(logged_, peaks)) log_to_file(concat("step ", step, ": ", peaks));
 }
 
-void log_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash,
-             const std::string& reason) {
+void log_end(const Job& job, const TaskFacts& task, int64_t steps, const std::string& hash,
+             const std::string& snapshots, const std::string& reason) {
   if (!reason.empty()) log_info(reason);
-  log_info(concat("done: ", counted(steps, "step"), ", parameters ", hash, ", results in ", config.log.dir));
-  if (config.snapshot.path.empty()) return;
+  log_info(concat("done: ", counted(steps, "step"), ", parameters ", hash, ", results in ", job.log.dir));
+  if (snapshots.empty()) return;
   const std::string how =
-      concat(shell_quoted(program_beside(task.user_program)), " --snapshot ", shell_quoted(config.log.dir));
-  log_info(concat("the trained model: ", task.user_program.empty() ? config.snapshot.path : how));
+      concat(shell_quoted(program_beside(task.user_program)), " --snapshot ", shell_quoted(job.log.dir));
+  log_info(concat("the trained model: ", task.user_program.empty() ? snapshots : how));
 }
 
-void log_stop(const Config& config, int64_t step, bool is_in_validation, bool is_saved) {
+void log_stop(const Job& job, int64_t step, bool is_in_validation, bool is_saved) {
   const std::string when = concat(is_in_validation ? "in the validation after step " : "after step ", step);
   if (is_saved)
     log_info(concat("stopped on request ", when, "; run the same command again to resume"));
   else
     log_error(concat("stopped on request ", when, " without a snapshot",
-                     config.snapshot.path.empty() ? ", because snapshot.path is none" : ""));
+                     job.snapshot_place().empty() ? ", because snapshot.path is none" : ""));
 }
 
 }  // namespace lockstep

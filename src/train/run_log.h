@@ -5,18 +5,18 @@
 #include <string>
 
 #include "comm/world.h"
-#include "config/config.h"
 #include "dist/data_parallel.h"
-#include "train/trainer.h"
+#include "job/job.h"
+#include "train/run.h"
+#include "train/task.h"
 
 namespace lockstep {
 
 /// Logs the start of a run on rank 0, with its ranks, device, data, model, memory, steps and folder.
-void log_start(const Config& config, const World& world, const TrainingTask& task,
-               const DataParallel& data_parallel, int64_t steps);
+void log_start(const RunParts& run, const DataParallel& data_parallel, int64_t steps);
 
 /// Logs the highest peak memory of a rank next to the plan; nothing without a plan. All ranks call it.
-void log_memory(const World& world, const TrainingTask& task);
+void log_memory(const World& world, double planned_bytes);
 
 /// Logs the peaks of this rank's memory when they have grown, in its log file alone. A rank that is killed
 /// leaves these lines.
@@ -31,10 +31,11 @@ class PeakMemoryLog {
 };
 
 /// Logs the result of a complete run and the command that uses the model. `reason`: why it ended early.
-void log_end(const Config& config, const TrainingTask& task, int64_t steps, const std::string& hash,
-             const std::string& reason = "");
+/// `snapshots`: the folder or bucket of its snapshots; empty if there are none.
+void log_end(const Job& job, const TaskFacts& task, int64_t steps, const std::string& hash,
+             const std::string& snapshots, const std::string& reason = "");
 
 /// Logs that a run ended after `step` on request, and whether it can be resumed from there.
-void log_stop(const Config& config, int64_t step, bool is_in_validation, bool is_saved);
+void log_stop(const Job& job, int64_t step, bool is_in_validation, bool is_saved);
 
 }  // namespace lockstep

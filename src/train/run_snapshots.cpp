@@ -49,16 +49,16 @@ void require_room(const std::string& folder, double bytes) {
 
 }  // namespace
 
-RunSnapshots::RunSnapshots(const Config& config, const World& world, const RunFolder& folder,
+RunSnapshots::RunSnapshots(const Job& job, const World& world, const RunFolder& folder,
                            const PlacedTensors& tensors, const ModelLayout& layout,
                            std::function<void()> sync_metrics)
-    : config_(config), world_(world) {
-  const SnapshotConfig& snapshot = config_.snapshot;
+    : job_(job), world_(world) {
+  const std::string place = job_.snapshot_place();
   if (folder.snapshot()) best_loss_ = folder.snapshot()->best_validation_loss;
-  if (!snapshot.path.empty())
+  if (!place.empty())
     writer_ = std::make_unique<SnapshotWriter>(world, tensors,
-                                               SnapshotWriter::Options{.path = snapshot.path,
-                                                                       .keep = snapshot.keep,
+                                               SnapshotWriter::Options{.path = place,
+                                                                       .keep = job_.snapshots.keep,
                                                                        .is_shared = folder.is_shared(),
                                                                        .best_loss = best_loss_,
                                                                        .guard = [&folder] { folder.check(); },
@@ -67,25 +67,26 @@ RunSnapshots::RunSnapshots(const Config& config, const World& world, const RunFo
 }
 
 void RunSnapshots::describe(int64_t snapshot_bytes, bool has_best) const {
-  const SnapshotConfig& snapshot = config_.snapshot;
-  if (snapshot.path.empty())
+  const std::string place = job_.snapshot_place();
+  const int64_t keep = job_.snapshots.keep;
+  if (place.empty())
     return log_info("snapshots: none, so the trained model is not kept (snapshot.path = none)");
   // The snapshots that are kept, the best one, and the one that is being written.
-  const double count = static_cast<double>(snapshot.keep) + 1 + (has_best ? 1 : 0);
+  const double count = static_cast<double>(keep) + 1 + (has_best ? 1 : 0);
   const double bytes = count * static_cast<double>(snapshot_bytes);
-  if (const auto path = local_path(snapshot.path)) require_room(*path, bytes);
-  log_info(concat("snapshots: ", snapshot.path, ", the newest",
-                  snapshot.keep > 1 ? concat(" ", snapshot.keep) : "", has_best ? " and the best" : "", ", ",
-                  bytes_text(static_cast<double>(snapshot_bytes)), " each, at most ", bytes_text(bytes)));
+  if (const auto path = local_path(place)) require_room(*path, bytes);
+  log_info(concat("snapshots: ", place, ", the newest", keep > 1 ? concat(" ", keep) : "",
+                  has_best ? " and the best" : "", ", ", bytes_text(static_cast<double>(snapshot_bytes)),
+                  " each, at most ", bytes_text(bytes)));
 }
 
 bool RunSnapshots::is_time() const {
-  const double minutes = config_.snapshot.every_minutes;
+  const double minutes = job_.snapshots.every_minutes;
   return writer_ && world_.is_first() && minutes > 0.0 && seconds_since(last_) >= minutes * 60.0;
 }
 
 bool RunSnapshots::is_due(int64_t step) const {
-  const int64_t every = config_.snapshot.every_steps;
+  const int64_t every = job_.snapshots.every_steps;
   return every > 0 && step % every == 0;
 }
 
@@ -129,7 +130,7 @@ void RunSnapshots::save(Snapshot snapshot, SnapshotWriter::Purpose purpose) {
   has_begun_any_ |= purpose.step;
   snapshot.best_validation_loss = best_loss_;
   // Ranks wait here for the snapshot before this one, for at most half of dist.timeout_s.
-  writer_->save(snapshot, purpose, config_.dist.timeout_s / 2);
+  writer_->save(snapshot, purpose, job_.dist.timeout_s / 2);
 }
 
 }  // namespace lockstep

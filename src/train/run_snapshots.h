@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 
-#include "config/config.h"
 #include "core/clock.h"
 #include "snapshot/run_folder.h"
 #include "snapshot/snapshot_writer.h"
@@ -17,8 +16,8 @@ namespace lockstep {
 class RunSnapshots {
  public:
   /// Keeps references to its arguments. `sync_metrics` is called on rank 0, in the background.
-  RunSnapshots(const Config& config, const World& world, const RunFolder& folder,
-               const PlacedTensors& tensors, const ModelLayout& layout, std::function<void()> sync_metrics);
+  RunSnapshots(const Job& job, const World& world, const RunFolder& folder, const PlacedTensors& tensors,
+               const ModelLayout& layout, std::function<void()> sync_metrics);
 
   /// Logs which snapshots are kept and where. Throws UserError if the disk lacks room. Call it on rank 0.
   void describe(int64_t snapshot_bytes, bool has_best) const;
@@ -47,7 +46,7 @@ class RunSnapshots {
   bool has_begun_any() const { return has_begun_any_; }
 
  private:
-  const Config& config_;
+  const Job& job_;
   const World& world_;
   std::optional<double> best_loss_;
   bool is_wanted_ = false;

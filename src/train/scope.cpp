@@ -20,13 +20,14 @@ constexpr const char* kind_of_kernels = "";
 
 }  // namespace
 
-std::string scope_of_bits(const Config& config, const World& world) {
+std::string scope_of_bits(const Job& job, const World& world) {
   const std::string device = device_of(current_stream()) == Device::cuda
                                  ? concat("GPU (", place_of_matmul_plans(), kind_of_kernels, ")")
                              : uses_bf16_unit() ? "CPU with AMX"
                                                 : "CPU";
-  const std::string sums =
-      config.dist.reduction == "native" ? concat(", native sums of ", counted(world.size(), "rank")) : "";
+  const std::string sums = job.dist.reduction == Reduction::native
+                               ? concat(", native sums of ", counted(world.size(), "rank"))
+                               : "";
   return concat(device, ", arithmetic ", arithmetic_version, sums);
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "comm/world.h"
-#include "config/config.h"
+#include "job/job.h"
 #include "snapshot/stored_snapshot.h"
 
 namespace lockstep {
@@ -13,7 +13,7 @@ namespace lockstep {
 /// They are the version of this program's arithmetic, and the GPU's model with cuBLASLt's version, or the CPU
 /// and AMX if that multiplies. The number of ranks counts if MPI or NCCL adds. `train.device` and `train.amx`
 /// must be in effect.
-std::string scope_of_bits(const Config& config, const World& world);
+std::string scope_of_bits(const Job& job, const World& world);
 
 /// Logs a warning if `snapshot` was written in a scope other than `here`, the scope of the run that resumes.
 void compare_scope(const Snapshot& snapshot, const std::string& here);

@@ -11,10 +11,10 @@
 
 namespace lockstep {
 
-double peak_flops(const Config& config, const World& world) {
+double peak_flops(const Job& job, const World& world) {
   const int gpu = gpu_of(current_stream());
-  const double of_rank = gpu >= 0 ? gpu_peak_flops(gpu_properties(gpu).name, precision_of(config))
-                                  : measure_peak_flops() * static_cast<double>(config.train.threads);
+  const double of_rank = gpu >= 0 ? gpu_peak_flops(gpu_properties(gpu).name, job.compute.precision)
+                                  : measure_peak_flops() * static_cast<double>(job.compute.threads);
   return of_rank * world.size();
 }
 
@@ -24,9 +24,9 @@ void StepMeter::measure(StepMetrics& metrics, Clock::time_point begin, int64_t s
   metrics.unix_seconds =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   metrics.step_ms = step_seconds_ * 1e3;
-  metrics.tokens_per_second = static_cast<double>(samples * task_.tokens_per_sample) / step_seconds_;
+  metrics.tokens_per_second = static_cast<double>(samples * tokens_per_sample_) / step_seconds_;
   if (peak_flops_ > 0.0)
-    metrics.model_flops_utilization = metrics.tokens_per_second * task_.flops_per_token / peak_flops_;
+    metrics.model_flops_utilization = metrics.tokens_per_second * flops_per_token_ / peak_flops_;
   metrics.memory_mib = static_cast<double>(memory_table(current_stream()).back().peak_bytes) / 1048576.0;
 }
 

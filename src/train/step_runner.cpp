@@ -28,25 +28,18 @@ int64_t padded_bytes(const Tensor& tensor, int64_t samples) {
 }
 
 /// Returns the options of DataParallel for a configuration. `scaler` is null unless gradients are scaled.
-DataParallel::Options options_of(const Config& config, const World& world, bool shares_memory,
-                                 GradScaler* scaler) {
-  return {.replicas = static_cast<int>(config.dist.replicas),
-          .accumulate = static_cast<int>(config.train.accumulate),
-          .reduction = config.dist.reduction == "tree" ? Reduction::tree : Reduction::native,
-          .shard = shard_of(config.dist.shard),
-          .group = static_cast<int>(config.dist.group),
-          .offload = offload_of(config.dist.offload),
-          .bucket_bytes = static_cast<int64_t>(config.dist.bucket_mib * 1048576.0),
-          .overlap = !mode_of(current_stream()).is_dry &&
-                     world.has_spare_core(static_cast<int>(config.train.threads)),
-          .shared_memory = shares_memory,
-          .scaler = scaler};
+DataParallel::Options options_of(const Job& job, const World& world, bool shares_memory, GradScaler* scaler) {
+  DataParallel::Options options = job.dist.data_parallel(job.batches.accumulate);
+  options.overlap = !mode_of(current_stream()).is_dry && world.has_spare_core(job.threads());
+  options.shared_memory = shares_memory;
+  options.scaler = scaler;
+  return options;
 }
 
 /// Sets the precision and makes a scaler for fp16; else returns null. Called before DataParallel is made,
 /// because the precision decides where values and their copies are stored.
-GradScaler* make_scaler(std::optional<GradScaler>& scaler, const Config& config, ParameterSpace& space) {
-  space.set_precision(precision_of(config));
+GradScaler* make_scaler(std::optional<GradScaler>& scaler, const Job& job, ParameterSpace& space) {
+  space.set_precision(job.compute.precision);
   return space.precision() == DType::f16 ? &scaler.emplace(space) : nullptr;
 }
 
@@ -58,38 +51,36 @@ std::vector<BatchSlice> slices_of(const std::vector<MicroBatch>& micro_batches) 
   return slices;
 }
 
-Loader::Options loader_options(const Config& config, const World& world, const TrainingTask& task,
+Loader::Options loader_options(const Job& job, const World& world, const TrainingTask& task,
                                const DataParallel& data_parallel) {
   // A thread prepares batches in the background. If every core computes, it would only slow down the others.
-  const bool has_spare_core =
-      config.train.device == "cuda" || world.has_spare_core(static_cast<int>(config.train.threads));
-  return {.replicas = config.dist.replicas,
+  const bool has_spare_core = job.on_gpu() || world.has_spare_core(job.threads());
+  return {.replicas = job.dist.replicas,
           .local_parts = slices_of(data_parallel.setup.micro_batches),
-          .parts = config.train.accumulate,
-          .batch_size = config.train.batch_size,
-          .seed = static_cast<uint64_t>(config.train.seed),
-          .shuffle = task.shuffle,
-          .whole_batches = config.train.accumulate > 1,
+          .parts = job.batches.accumulate,
+          .batch_size = job.batches.batch_size,
+          .seed = job.seed(),
+          .shuffle = task.facts().shuffle,
+          .whole_batches = job.batches.accumulate > 1,
           .prefetch = has_spare_core};
 }
 
-TrainingEngine::TrainingEngine(const Config& config, const World& world, const TrainingTask& task,
+TrainingEngine::TrainingEngine(const Job& job, const World& world, const TrainingTask& task,
                                ParameterSpace& space, bool shares_memory)
-    : data_parallel(space, world,
-                    options_of(config, world, shares_memory, make_scaler(scaler, config, space))),
+    : data_parallel(space, world, options_of(job, world, shares_memory, make_scaler(scaler, job, space))),
       optimizer(task.make_optimizer(space)) {
   if (scaler) optimizer->count_on_device();
 }
 
-StepRunner::StepRunner(const TrainConfig& config, const TrainingTask& task, TrainingEngine& engine,
+StepRunner::StepRunner(const Job& job, const TrainingTask& task, TrainingEngine& engine,
                        std::function<void()> before_votes)
-    : config_(config),
+    : job_(job),
       task_(task),
       data_parallel_(engine.data_parallel),
       optimizer_(*engine.optimizer),
       before_votes_(std::move(before_votes)),
       stream_(current_stream()),
-      feeder_(stream_, config.batch_size / config.accumulate),
+      feeder_(stream_, job.micro_batch()),
       step_number_(full({}, 0.0, DType::i32, stream_)),
       loss_and_votes_(empty(data_parallel_.summary.loss_and_votes().shape(), DType::f32, stream_)),
       norm_(empty({}, DType::f64, stream_)) {
@@ -130,8 +121,8 @@ void StepRunner::start(const Step& step, double learning_rate) {
 
 /// Returns whether a step can be recorded: not the first, which creates objects, nor one with short batches.
 bool StepRunner::can_record(const std::vector<Batch>& batches) const {
-  return on_gpu() && config_.graph && started_ > 0 && data_parallel_.setup.is_capturable &&
-         optimizer_.can_be_recorded() && batches.front().samples == config_.batch_size / config_.accumulate;
+  return on_gpu() && job_.compute.graph && started_ > 0 && data_parallel_.setup.is_capturable &&
+         optimizer_.can_be_recorded() && batches.front().samples == job_.micro_batch();
 }
 
 void StepRunner::record(const std::vector<Batch>& batches, int64_t index) {
@@ -153,7 +144,7 @@ void StepRunner::run(const std::vector<Batch>& batches, int64_t index) {
   for (const Batch& batch : batches) backward(batch, index);
   // From here on the rank waits for others, within the timeout of collectives.
   report_training();
-  data_parallel_.update(optimizer_, config_.grad_clip);
+  data_parallel_.update(optimizer_, job_.optimizer.grad_clip);
   copy(data_parallel_.summary.loss_and_votes(), loss_and_votes_);
   copy(data_parallel_.summary.gradient_norm(), norm_);
 }
@@ -161,7 +152,7 @@ void StepRunner::run(const std::vector<Batch>& batches, int64_t index) {
 void StepRunner::backward(const Batch& batch, int64_t index) {
   const Context context{
       .training = true,
-      .seed = static_cast<uint64_t>(config_.seed),
+      .seed = job_.seed(),
       .step = static_cast<uint32_t>(index),
       .sample = static_cast<uint32_t>(batch.first_sample),
       .device_step = on_gpu() ? static_cast<const uint32_t*>(step_number_.view().data) : nullptr,

@@ -12,8 +12,9 @@
 #include "core/stream.h"
 #include "data/loader.h"
 #include "dist/data_parallel.h"
+#include "job/job.h"
 #include "parameters/optimizer.h"
-#include "train/trainer.h"
+#include "train/task.h"
 
 namespace lockstep {
 
@@ -52,14 +53,14 @@ class BatchFeeder {
 std::vector<BatchSlice> slices_of(const std::vector<MicroBatch>& micro_batches);
 
 /// Returns how this rank loads the batches of a training.
-Loader::Options loader_options(const Config& config, const World& world, const TrainingTask& task,
+Loader::Options loader_options(const Job& job, const World& world, const TrainingTask& task,
                                const DataParallel& data_parallel);
 
 /// The objects that update a task's parameters, made from a configuration.
 struct TrainingEngine {
   /// Sets the space's precision and keeps a reference to it. All ranks call it. With `shares_memory` the
   /// ranks of a host share memory if they can; otherwise they send messages.
-  TrainingEngine(const Config& config, const World& world, const TrainingTask& task, ParameterSpace& space,
+  TrainingEngine(const Job& job, const World& world, const TrainingTask& task, ParameterSpace& space,
                  bool shares_memory = true);
 
   std::optional<GradScaler> scaler;  ///< for fp16 only
@@ -95,7 +96,7 @@ class StepRunner {
  public:
   /// Keeps references to its arguments. `before_votes` is called when a rank can still vote in a step: before
   /// the step. On the CPU it is also called before the backward of each micro-batch.
-  StepRunner(const TrainConfig& config, const TrainingTask& task, TrainingEngine& engine,
+  StepRunner(const Job& job, const TrainingTask& task, TrainingEngine& engine,
              std::function<void()> before_votes);
 
   /// Starts a step. On the CPU it is done when this returns. At most two steps may wait for collect().
@@ -118,7 +119,7 @@ class StepRunner {
   void record(const std::vector<Batch>& batches, int64_t index);
   void copy_summary();
 
-  const TrainConfig& config_;
+  const Job& job_;
   const TrainingTask& task_;
   DataParallel& data_parallel_;
   Optimizer& optimizer_;

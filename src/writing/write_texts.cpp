@@ -91,7 +91,7 @@ std::vector<TextContinuation> write_texts(
   return results;
 }
 
-std::string write_text(const Gpt& model, const Tokenizer& tokenizer, const std::string& prompt,
+std::string write_text(const LanguageModel& model, const Tokenizer& tokenizer, const std::string& prompt,
                        const GenerateOptions& options) {
   const std::string beginning = prompt.empty() ? tokenizer.decode(tokenizer.beginning()) : prompt;
   const TextPrompt text{.text = prompt, .source = "--prompt", .options = options};

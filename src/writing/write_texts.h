@@ -66,7 +66,7 @@ std::vector<TextContinuation> write_texts(
     const std::function<void(size_t, const TextContinuation&)>& on_finish = {});
 
 /// Returns the prompt and its continuation.
-std::string write_text(const Gpt& model, const Tokenizer& tokenizer, const std::string& prompt,
+std::string write_text(const LanguageModel& model, const Tokenizer& tokenizer, const std::string& prompt,
                        const GenerateOptions& options);
 
 }  // namespace lockstep

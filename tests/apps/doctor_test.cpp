@@ -180,12 +180,12 @@ TEST_F(Doctor, SharedMemoryThatIsMissingOrSmall) {
 }
 
 TEST_F(Doctor, WantsWhatTheModelNeeds) {
-  Config config;
-  config.model.n_layer = 12;
-  config.model.n_embd = 768;
-  config.model.vocab_size = 50257;
-  config.data.block_size = 1024;
-  EXPECT_NEAR(static_cast<double>(estimate_parameters(config)), 124.4e6, 0.1e6);
+  Job job;
+  job.model.n_layer = 12;
+  job.model.n_embd = 768;
+  job.model.vocab_size = 50257;
+  job.text.block_size = 1024;
+  EXPECT_NEAR(static_cast<double>(estimate_parameters(job)), 124.4e6, 0.1e6);
 }
 
 TEST_F(Doctor, APortThatIsTaken) {
@@ -223,16 +223,16 @@ TEST_F(Doctor, ANameThatLeadsNowhere) {
 }
 
 TEST_F(Doctor, CoresThatRanksDoNotGet) {
-  Config config;
-  EXPECT_EQ(check_binding(config, {.of_host = 8, .usable = 8, .quota = 0}, 4).verdict, Verdict::ok);
-  EXPECT_EQ(check_binding(config, {.of_host = 8, .usable = 2, .quota = 0}, 4).verdict, Verdict::ok);
-  const Finding bound = check_binding(config, {.of_host = 8, .usable = 1, .quota = 0}, 1);
+  Job job;
+  EXPECT_EQ(check_binding(job, {.of_host = 8, .usable = 8, .quota = 0}, 4).verdict, Verdict::ok);
+  EXPECT_EQ(check_binding(job, {.of_host = 8, .usable = 2, .quota = 0}, 4).verdict, Verdict::ok);
+  const Finding bound = check_binding(job, {.of_host = 8, .usable = 1, .quota = 0}, 1);
   EXPECT_EQ(bound.verdict, Verdict::warning);
   EXPECT_TRUE(has(bound.advice, "--bind-to none")) << bound.advice;
-  const Finding limited = check_binding(config, {.of_host = 64, .usable = 64, .quota = 4}, 1);
+  const Finding limited = check_binding(job, {.of_host = 64, .usable = 64, .quota = 4}, 1);
   EXPECT_TRUE(has(limited.advice, "container")) << limited.advice;
-  config.train.threads = 3;
-  EXPECT_TRUE(has(check_binding(config, {.of_host = 8, .usable = 2, .quota = 0}, 4).advice, "train.threads"));
+  job.compute.threads = 3;
+  EXPECT_TRUE(has(check_binding(job, {.of_host = 8, .usable = 2, .quota = 0}, 4).advice, "train.threads"));
   const Cores here = Cores::of_this_process();
   EXPECT_LE(here.usable, here.of_host);
 }

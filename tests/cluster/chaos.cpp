@@ -9,10 +9,10 @@
 #include <map>
 #include <unistd.h>
 
-#include "config/command_line.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "program/command_line.h"
 #include "program/program.h"
 #include "support/run_result.h"
 #include "support/temporary_directory.h"

@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "config/config.h"
-#include "config/config_file.h"
+#include "config/ini.h"
 #include "core/gpu.h"
 #include "support/config_support.h"
 
@@ -90,16 +89,16 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(BadName, OfAProgramOrConfigurationIsNoFolder) {
   const char* const program[] = {"train\xe9"};
-  expect_contains(user_error([&] { load_config(split_arguments(1, program)); }),
+  expect_contains(user_error([&] { load_settings(split_arguments(1, program)); }),
                   {"log.dir: the value 'runs/train\xe9' is not UTF-8"});
   const TemporaryDirectory folder;
   write_text(folder / "caf\xe9.ini", "[train]\r\nsteps = 3\r\n");
   const std::string file = folder / "caf\xe9.ini";
   const char* const arguments[] = {"train", "--config", file.c_str()};
-  expect_contains(user_error([&] { load_config(split_arguments(3, arguments)); }),
+  expect_contains(user_error([&] { load_settings(split_arguments(3, arguments)); }),
                   {"log.dir: ", "is not UTF-8"});
   const char* const named[] = {"train", "--config", file.c_str(), "log.dir=caf\u00e9/\U0001F3AD\u20ac"};
-  EXPECT_EQ(load_config(split_arguments(4, named)).train.steps, 3);
+  EXPECT_EQ(load_settings(split_arguments(4, named))["train.steps"], "3");
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -149,7 +148,7 @@ TEST(BadDevice, WithoutAGpuCudaIsRefusedWithTheReason) {
                   }),
                   {"train.device = cuda", why_no_gpu(), "set auto or cpu"});
   EXPECT_FALSE(why_no_gpu().empty());
-  EXPECT_EQ(load({"train.steps=1"}).train.device, "cpu");
+  EXPECT_EQ(load({"train.steps=1"}).compute.device, Device::cpu);
 }
 
 struct BadText {
@@ -187,7 +186,7 @@ TEST(Ini, ALongKeyIsCutInTheMessage) {
   const std::string message =
       user_error([&] { with_settings({}, parse_ini("[train]\n" + long_key + " = 1\n", "f")); });
   EXPECT_EQ(message, "f:2: unknown key train." + std::string(74, 'k') + "... (--help lists all keys)");
-  EXPECT_NO_THROW(config_of_earlier_run("[train]\n" + long_key + " = 1\n", "f"));
+  EXPECT_NO_THROW(earlier("[train]\n" + long_key + " = 1\n", "f"));
 }
 
 TEST(Ini, AFileOfMoreThanAMebibyteIsRefused) {
@@ -202,17 +201,16 @@ TEST(Ini, AZeroByteIsNotText) {
 
 TEST(BadConfig, OneThatAProgramFilledInIsChecked) {
   const auto with = [](auto change) {
-    Config config;
-    config.train.steps = 1;
-    change(config);
-    return user_error([&] { validated(config); });
+    Job job;
+    job.length.steps = 1;
+    change(job);
+    return user_error([&] { job_of(job_keys().settings_of(job)); });
   };
-  EXPECT_EQ(with([](Config&) {}), "(nothing was thrown)");
-  expect_contains(with([](Config& c) { c.train.beta1 = 1.0; }), {"train.beta1", "below 1"});
-  expect_contains(with([](Config& c) { c.dist.reduction = "ring"; }), {"dist.reduction", "tree"});
-  expect_contains(with([](Config& c) { c.train.steps = 0; }), {"train.steps", "train.epochs"});
-  expect_contains(with([](Config& c) { c.dist.replicas = int64_t{1} << 31; }), {"dist.replicas", "at most"});
-  expect_contains(with([](Config& c) { c.train.learning_rate = std::nan(""); }), {"not a finite number"});
+  EXPECT_EQ(with([](Job&) {}), "(nothing was thrown)");
+  expect_contains(with([](Job& c) { c.optimizer.beta1 = 1.0; }), {"train.beta1", "below 1"});
+  expect_contains(with([](Job& c) { c.length.steps = 0; }), {"train.steps", "train.epochs"});
+  expect_contains(with([](Job& c) { c.dist.replicas = (1 << 20) + 1; }), {"dist.replicas", "at most"});
+  expect_contains(with([](Job& c) { c.schedule.learning_rate = std::nan(""); }), {"not a finite number"});
 }
 
 }  // namespace

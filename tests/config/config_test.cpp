@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config/config.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -9,8 +8,8 @@
 #include <set>
 #include <sstream>
 
-#include "config/config_file.h"
-#include "config/config_schema.h"
+#include "comm/local_communicator.h"
+#include "config/ini.h"
 #include "support/config_support.h"
 #include "support/temporary_directory.h"
 
@@ -19,9 +18,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::map<std::string, std::string> values_of(const Config& config) {
+std::map<std::string, std::string> values_of(const Job& job) {
+  const Settings settings = job_keys().settings_of(job);
   std::map<std::string, std::string> values;
-  for (const ConfigKey& key : config_schema()) values[key.name] = key.text(config);
+  for (const Key& key : job_keys().keys()) values[key.name] = settings[key.name];
   return values;
 }
 
@@ -31,7 +31,7 @@ class ConfigFile : public testing::Test {
     std::ofstream(folder_ / name) << text;
     return (folder_ / name).string();
   }
-  Config load_text(const std::string& text, std::vector<const char*> words = {}) const {
+  Job load_text(const std::string& text, std::vector<const char*> words = {}) const {
     const std::string path = write("run.ini", text);
     words.insert(words.end(), {"--config", path.c_str()});
     return load(words);
@@ -42,16 +42,16 @@ class ConfigFile : public testing::Test {
 };
 
 TEST(Arguments, OverridesComeInThreeFormsAndAnyOrder) {
-  const Config config =
+  const Job job =
       load({"train.steps=200", "--model.n_layer=3", "--model.n_head", "2", "--train.min_lr", "1e-5"});
-  EXPECT_EQ(config.train.steps, 200);
-  EXPECT_EQ(config.model.n_layer, 3);
-  EXPECT_EQ(config.model.n_head, 2);
-  EXPECT_EQ(config.train.min_lr, 1e-5);
+  EXPECT_EQ(job.length.steps, 200);
+  EXPECT_EQ(job.model.n_layer, 3);
+  EXPECT_EQ(job.model.n_head, 2);
+  EXPECT_EQ(job.schedule.min_lr, 1e-5);
 }
 
 TEST(Arguments, TheLastOverrideWins) {
-  EXPECT_EQ(load({"train.steps=200", "train.steps=300"}).train.steps, 300);
+  EXPECT_EQ(load({"train.steps=200", "train.steps=300"}).length.steps, 300);
 }
 
 TEST(Arguments, WhatOnlyTheProgramKnowsIsLeftInOrder) {
@@ -60,13 +60,13 @@ TEST(Arguments, WhatOnlyTheProgramKnowsIsLeftInOrder) {
   EXPECT_EQ(arguments.other, (std::vector<std::string>{"50", "10", "--batch_size", "32"}));
   arguments.other.clear();
   arguments.overrides.push_back({"train.epochs", "50"});
-  const Config config = load_config(arguments);
-  EXPECT_EQ(config.train.seed, 3);
-  EXPECT_EQ(config.train.epochs, 50);
+  const Job job = job_of(load_settings(arguments));
+  EXPECT_EQ(job.compute.seed, 3);
+  EXPECT_EQ(job.length.epochs, 50);
 }
 
 TEST(Arguments, AValueMayContainAnEqualsSign) {
-  EXPECT_EQ(load({"train.steps=1", "data.dataset=/a=b/c.txt"}).data.dataset, "/a=b/c.txt");
+  EXPECT_EQ(load_words({"train.steps=1", "data.dataset=/a=b/c.txt"})["data.dataset"], "/a=b/c.txt");
 }
 
 TEST(Arguments, HelpIsAskedFor) {
@@ -85,11 +85,11 @@ std::string unwrapped(const std::string& text) {
 }
 
 TEST(Config, HelpNamesEveryKeyWithDefaultUnitAndMeaning) {
-  const std::string help = unwrapped(config_help("train_gpt"));
-  for (const ConfigKey& key : config_schema()) {
-    const std::string value = key.text(Config{});
+  const std::string help = unwrapped(job_help("train_gpt"));
+  for (const Key& key : job_keys().keys()) {
+    const std::string& value = key.initial;
     expect_contains(
-        help, {unwrapped(concat(key.name, " (", key.type(), "; default ", value.empty() ? "empty" : value)),
+        help, {unwrapped(concat(key.name, " (", key.type, "; default ", value.empty() ? "empty" : value)),
                unwrapped(key.meaning)});
     EXPECT_FALSE(key.meaning.empty() || key.heading.empty()) << key.name;
   }
@@ -97,20 +97,17 @@ TEST(Config, HelpNamesEveryKeyWithDefaultUnitAndMeaning) {
 }
 
 TEST(Config, HelpMarksTheTenFirstKeys) {
-  std::istringstream help(config_help("train_gpt"));
+  std::istringstream help(job_help("train_gpt"));
   int marked = 0;
   for (std::string line; std::getline(help, line);) marked += line.starts_with("* ") ? 1 : 0;
   EXPECT_EQ(marked, 10);
 }
 
 TEST(Config, ProgramsBringTheirOwnDefaults) {
-  Config defaults;
-  defaults.train.epochs = 50;
-  defaults.train.batch_size = 32;
-  const Config config = load({"train.batch_size=16"}, defaults);
-  EXPECT_EQ(config.train.epochs, 50);
-  EXPECT_EQ(config.train.batch_size, 16);
-  EXPECT_EQ(config.log.dir, "runs/train_gpt");
+  const Job job = load({"train.batch_size=16"}, {{"train.epochs", "50"}, {"train.batch_size", "32"}});
+  EXPECT_EQ(job.length.epochs, 50);
+  EXPECT_EQ(job.batches.batch_size, 16);
+  EXPECT_EQ(job.log.dir, "runs/train_gpt");
 }
 
 TEST(Config, ARunWithoutAFileIsNamedAfterItsModelAndItsData) {
@@ -136,7 +133,7 @@ TEST(Config, EveryPresetHasItsSizes) {
   };
   EXPECT_EQ(model_presets().size(), table.size());
   for (const auto& [name, sizes] : table) {
-    const ModelConfig model = load({"train.steps=1", ("model.preset=" + name).c_str()}).model;
+    const ModelOptions model = load({"train.steps=1", ("model.preset=" + name).c_str()}).model;
     EXPECT_EQ((std::vector<int64_t>{model.n_layer, model.n_head, model.n_embd}), sizes) << name;
   }
 }
@@ -145,27 +142,25 @@ TEST_F(ConfigFile, AnExplicitSizeBeatsAPresetWhereverBothStand) {
   const std::string text = "[model]\nn_layer = 5\npreset = gpt-nano\n[train]\nsteps = 1\n";
   EXPECT_EQ(load_text(text).model.n_layer, 5);
   EXPECT_EQ(load_text(text).model.n_embd, 48);
-  const Config config = load_text(text, {"model.preset=gpt-mini"});
-  EXPECT_EQ(config.model.n_layer, 5);
-  EXPECT_EQ(config.model.n_embd, 192);
+  const Job job = load_text(text, {"model.preset=gpt-mini"});
+  EXPECT_EQ(job.model.n_layer, 5);
+  EXPECT_EQ(job.model.n_embd, 192);
 }
 
 TEST_F(ConfigFile, TheCommandLineBeatsTheFile) {
   const std::string text = "[train]\nsteps = 10\nseed = 4\n";
-  const Config config = load_text(text, {"train.steps=20"});
-  EXPECT_EQ(config.train.steps, 20);
-  EXPECT_EQ(config.train.seed, 4);
+  const Job job = load_text(text, {"train.steps=20"});
+  EXPECT_EQ(job.length.steps, 20);
+  EXPECT_EQ(job.compute.seed, 4);
 }
 
 TEST_F(ConfigFile, StepsAndEpochsAreOneChoiceWhichTheCommandLineBeats) {
   const std::string text = "[train]\nsteps = 10\nepochs = 0\n";
-  const TrainConfig train = load_text(text, {"train.epochs=2"}).train;
-  EXPECT_EQ(train.epochs, 2);
-  EXPECT_EQ(train.steps, 0);
-  EXPECT_EQ(load_text(text, {"train.epochs=0"}).train.steps, 10);
-  Config defaults;
-  defaults.train.epochs = 50;
-  EXPECT_EQ(load({"train.steps=7"}, defaults).train.epochs, 0);
+  const LengthOptions length = load_text(text, {"train.epochs=2"}).length;
+  EXPECT_EQ(length.epochs, 2);
+  EXPECT_EQ(length.steps, 0);
+  EXPECT_EQ(load_text(text, {"train.epochs=0"}).length.steps, 10);
+  EXPECT_EQ(load({"train.steps=7"}, {{"train.epochs", "50"}}).length.epochs, 0);
 }
 
 TEST_F(ConfigFile, ResultsAreNamedAfterTheConfiguration) {
@@ -174,9 +169,9 @@ TEST_F(ConfigFile, ResultsAreNamedAfterTheConfiguration) {
 }
 
 TEST_F(ConfigFile, CommentsBlanksQuotesAndLineEndsOfWindows) {
-  const Config config = load_text(
+  const Job job = load_text(
       "\xEF\xBB\xBF# first\r\n ; second\r\n\r\n[ train ] # third\r\nsteps=7 ;fourth\r\n", {"train.steps=7"});
-  EXPECT_EQ(config.train.steps, 7);
+  EXPECT_EQ(job.length.steps, 7);
 }
 
 TEST(Ini, CommentsAndQuotes) {
@@ -193,30 +188,31 @@ TEST(Ini, CommentsAndQuotes) {
 }
 
 TEST_F(ConfigFile, TheResolvedFileGivesTheSameConfiguration) {
-  const Config config =
-      load({"model.preset=gpt-mini", "model.n_layer=7", "train.epochs=3", "train.learning_rate=0.00123456789",
-            "data.dataset=/a folder/b #1; c.txt", "snapshot.path= x ", "model.bias=no", "dist.replicas=6",
-            "train.min_lr=1e-300"});
-  const std::string ini = to_ini(config);
-  const Config again = load_file(ini);
+  const Job job = load({"model.preset=gpt-mini", "model.n_layer=7", "train.epochs=3",
+                        "train.learning_rate=0.00123456789", "data.dataset=/a folder/b #1; c.txt",
+                        "snapshot.path= x ", "model.bias=no", "dist.replicas=6", "train.min_lr=1e-300"});
+  const std::string ini = to_ini(job);
+  const Job again = load_file(ini);
   EXPECT_EQ(to_ini(again), ini);
-  EXPECT_EQ(values_of(again), values_of(config));
-  EXPECT_EQ(again.data.dataset, "/a folder/b #1; c.txt");
-  EXPECT_EQ(again.snapshot.path, " x ");
-  EXPECT_EQ(again.train.learning_rate, 0.00123456789);
-  EXPECT_EQ(parse_ini(ini, "ini").size(), config_schema().size());
+  EXPECT_EQ(values_of(again), values_of(job));
+  EXPECT_EQ(values_of(again)["data.dataset"], "/a folder/b #1; c.txt");
+  EXPECT_EQ(again.snapshot_place(), " x ");
+  EXPECT_EQ(again.schedule.learning_rate, 0.00123456789);
+  EXPECT_EQ(parse_ini(ini, "ini").size(), job_keys().keys().size());
 }
 
 TEST(Config, BooleansHaveTheUsualSpellings) {
   for (const char* word : {"true", "True", "yes", "on", "1"})
-    EXPECT_TRUE(load({"train.steps=1", (std::string("model.bias=") + word).c_str()}).model.bias) << word;
+    EXPECT_EQ(load_words({"train.steps=1", (std::string("model.bias=") + word).c_str()})["model.bias"],
+              "true");
   for (const char* word : {"false", "FALSE", "no", "off", "0"})
-    EXPECT_FALSE(load({"train.steps=1", (std::string("model.bias=") + word).c_str()}).model.bias) << word;
+    EXPECT_EQ(load_words({"train.steps=1", (std::string("model.bias=") + word).c_str()})["model.bias"],
+              "false");
 }
 
 TEST(Config, OptionsAreWrittenWithDashesOrUnderscores) {
   for (const char* word : {"--train.batch-size=3", "--train.batch_size=3", "train.batch-size=3"})
-    EXPECT_EQ(load({"train.steps=1", word}).train.batch_size, 3) << word;
+    EXPECT_EQ(load({"train.steps=1", word}).batches.batch_size, 3) << word;
   EXPECT_EQ(load({"train.steps=1", "--model.n-layer", "3"}).model.n_layer, 3);
 }
 
@@ -232,36 +228,41 @@ TEST(Config, QuestionsAboutAProgramAreKept) {
   EXPECT_FALSE(split("--verbose").version);
 }
 
-TEST(Config, WhatNobodySetIsTakenFromAnEarlierRun) {
-  Config there = load({"train.steps=9", "train.seed=7", "model.n_embd=64", "train.grad_clip=0.5",
-                       "data.dataset=elsewhere.txt", "train.eval_every=3", "dist.replicas=4"});
-  there.train.decay_steps = 9;
-  Config config = load({"train.steps=20", "train.grad_clip=1", "model.preset=gpt-nano"});
-  EXPECT_EQ(adopt_unset(config, there), (std::vector<std::string>{"data.dataset = elsewhere.txt",
-                                                                  "train.seed = 7", "dist.replicas = 4"}));
-  EXPECT_EQ(config.train.seed, 7);
-  EXPECT_EQ(config.dist.replicas, 4);
-  EXPECT_EQ(config.train.grad_clip, 1.0) << "it was set";
-  EXPECT_EQ(config.model.n_embd, 48) << "the preset was set";
-  EXPECT_EQ(config.train.eval_every, 250) << "it does not change the bits";
-  EXPECT_EQ(config.train.decay_steps, 0) << "it is resolved later";
+/// Returns "key = value" for each value that `there` gives to `here`.
+std::vector<std::string> inherited(const Settings& here, const Settings& there) {
+  std::vector<std::string> values;
+  for (const auto& [key, value, origin] : inherited_values(here, there))
+    values.push_back(concat(key, " = ", value));
+  return values;
+}
+
+TEST(Settings, WhatNobodySetIsTakenFromAnEarlierRun) {
+  Settings there = load_words({"train.steps=9", "train.seed=7", "model.n_embd=64", "train.grad_clip=0.5",
+                               "data.dataset=elsewhere.txt", "train.eval_every=3", "dist.replicas=4"});
+  there.replace("train.decay_steps", "9");
+  const Settings here = load_words({"train.steps=20", "train.grad_clip=1", "model.preset=gpt-nano"});
+  EXPECT_EQ(inherited(here, there),
+            (std::vector<std::string>{"data.dataset = elsewhere.txt", "train.seed = 7", "dist.replicas = 4"}))
+      << "train.grad_clip and the preset were set, and train.eval_every does not change the bits";
   // A program that fills in fields has set all of them. Only dist.replicas = 0 counts as unset.
-  Config filled_in;
-  filled_in.train.steps = 20;
-  EXPECT_EQ(adopt_unset(filled_in, there), std::vector<std::string>{"dist.replicas = 4"});
+  Job filled_in;
+  filled_in.length.steps = 20;
+  filled_in.compute.device = Device::cpu;
+  EXPECT_EQ(inherited(job_keys().settings_of(filled_in), there),
+            std::vector<std::string>{"dist.replicas = 4"});
 }
 
 TEST(Config, AnEarlierRunsSettingsAreReadWithoutWhatIsNotKnown) {
-  const Config config = config_of_earlier_run(
-      "[train]\nsteps = 12\nseed = 3\nfolds = 7\nprecision = fp4\n[model]\nn_embd = 64\n", "config.ini");
-  EXPECT_EQ(config.train.seed, 3);
-  EXPECT_EQ(config.model.n_embd, 64);
-  EXPECT_EQ(config.train.precision, "fp32");
+  const Job job = earlier("[train]\nsteps = 12\nseed = 3\nfolds = 7\nprecision = fp4\n[model]\nn_embd = 64\n",
+                          "config.ini");
+  EXPECT_EQ(job.compute.seed, 3);
+  EXPECT_EQ(job.model.n_embd, 64);
+  EXPECT_EQ(job.compute.precision, DType::f32);
 }
 
 TEST(Config, KeysAreClassedByWhoMustAgree) {
   std::map<std::string, KeyClass> classes;
-  for (const ConfigKey& key : config_schema()) classes[key.name] = key.key_class;
+  for (const Key& key : job_keys().keys()) classes[key.name] = key.key_class;
   for (const char* key : {"train.decay_steps", "train.batch_size", "train.accumulate", "train.seed",
                           "dist.replicas", "dist.reduction", "model.n_embd", "data.train_split"})
     EXPECT_EQ(classes.at(key), KeyClass::semantic) << key;
@@ -272,16 +273,26 @@ TEST(Config, KeysAreClassedByWhoMustAgree) {
     EXPECT_EQ(classes.at(key), KeyClass::local) << key;
 }
 
-TEST(Config, AutoMeansTheDeviceThatIsThere) { EXPECT_EQ(load({"train.steps=1"}).train.device, "cpu"); }
+TEST(Config, AutoMeansTheDeviceThatIsThere) {
+  EXPECT_EQ(load({"train.steps=1"}).compute.device, Device::cpu);
+}
 
-TEST(Config, ReplicasAreSettledByTheRanks) {
-  Config config = load({"train.steps=1"});
-  settle_replicas(config, 3);
-  EXPECT_EQ(config.dist.replicas, 3);
-  config.dist.replicas = 8;
-  settle_replicas(config, 3);
-  EXPECT_EQ(config.dist.replicas, 8);
-  expect_contains(user_error([&] { settle_replicas(config, 9); }), {"dist.replicas = 8", "ranks, 9"});
+TEST(Config, ReplicasAreResolvedByTheRanks) {
+  const auto replicas_on = [](int ranks, const char* setting) {
+    const TemporaryDirectory directory;
+    const std::string folder = "log.dir=" + (directory / "run");
+    const Settings settings = load_words({"train.steps=1", "train.threads=1", setting, folder.c_str()});
+    int replicas = 0;
+    run_ranks(ranks, [&](Communicator& communicator) {
+      const World world(communicator.shared_from_this());
+      const Job job = resolve(settings, world);
+      if (world.is_first()) replicas = job.dist.replicas;
+    });
+    return replicas;
+  };
+  EXPECT_EQ(replicas_on(3, "train.seed=1"), 3);
+  EXPECT_EQ(replicas_on(3, "dist.replicas=8"), 8);
+  expect_contains(user_error([&] { replicas_on(3, "dist.replicas=2"); }), {"dist.replicas = 2", "ranks, 3"});
 }
 
 TEST(Shipped, EveryConfigurationIsFoundByNameAndValid) {
@@ -292,15 +303,15 @@ TEST(Shipped, EveryConfigurationIsFoundByNameAndValid) {
 TEST_F(ConfigFile, AnotherFolderOfConfigurationsIsLookedUpFirst) {
   write("quickstart.ini", "[train]\nsteps = 77\n");
   setenv("LOCKSTEP_CONFIG_DIR", folder_.c_str(), 1);
-  const Config config = load({"--config=quickstart.ini"});
+  const Job job = load({"--config=quickstart.ini"});
   unsetenv("LOCKSTEP_CONFIG_DIR");
-  EXPECT_EQ(config.train.steps, 77);
-  EXPECT_EQ(config.log.dir, "runs/quickstart");
+  EXPECT_EQ(job.length.steps, 77);
+  EXPECT_EQ(job.log.dir, "runs/quickstart");
 }
 
 TEST(Shipped, ShakespeareOnTheCpuIsTheRecipe) {
-  const Config config = load({"--config", "shakespeare_cpu.ini", "train.device=cpu"});
-  EXPECT_EQ(to_ini(config), R"([data]
+  const Job job = load({"--config", "shakespeare_cpu.ini", "train.device=cpu"});
+  EXPECT_EQ(to_ini(job), R"([data]
 dataset = shakespeare
 tokenizer = char
 block_size = 64
@@ -378,16 +389,16 @@ every_steps = 1
 }
 
 TEST(Config, TheModelIsKeptInTheRunsFolderUnlessSomebodySaysOtherwise) {
-  EXPECT_EQ(load({"train.steps=1", "log.dir=a/b"}).snapshot.path, "a/b/snapshots");
-  EXPECT_EQ(load({"train.steps=1", "log.dir=a/b", "snapshot.path=none"}).snapshot.path, "");
-  EXPECT_EQ(load({"train.steps=1", "snapshot.path="}).snapshot.path, "");
-  EXPECT_EQ(load({"train.steps=1", "snapshot.path=./none"}).snapshot.path, "./none");
-  const Config none = load({"train.steps=1", "snapshot.path=none"});
-  EXPECT_EQ(load_file(to_ini(none)).snapshot.path, "") << "none must stay none";
+  EXPECT_EQ(load({"train.steps=1", "log.dir=a/b"}).snapshot_place(), "a/b/snapshots");
+  EXPECT_EQ(load({"train.steps=1", "log.dir=a/b", "snapshot.path=none"}).snapshot_place(), "");
+  EXPECT_EQ(load({"train.steps=1", "snapshot.path="}).snapshot_place(), "");
+  EXPECT_EQ(load({"train.steps=1", "snapshot.path=./none"}).snapshot_place(), "./none");
+  const Job none = load({"train.steps=1", "snapshot.path=none"});
+  EXPECT_EQ(load_file(to_ini(none)).snapshot_place(), "") << "none must stay none";
   // A run that uses the configuration of another run must not use its snapshots.
   const std::string resolved = to_ini(load({"train.steps=1", "log.dir=a"}));
   EXPECT_NE(resolved.find("path = auto"), std::string::npos) << resolved;
-  EXPECT_EQ(load({"train.steps=1", "--fresh"}).snapshot.resume, "never");
+  EXPECT_EQ(load({"train.steps=1", "--fresh"}).snapshots.resume, Resume::never);
 }
 
 }  // namespace

@@ -6,8 +6,8 @@
 #include <set>
 #include <string>
 
-#include "config/config_schema.h"
 #include "core/error.h"
+#include "job/keys.h"
 #include "support/config_support.h"
 
 namespace lockstep {
@@ -102,14 +102,14 @@ std::string text_of(const std::string& suggestion) { return " (did you mean " + 
 
 TEST(KeyNames, NamesOfOtherProgramsLeadToOurs) {
   for (const auto& [name, ours] : names_elsewhere) {
-    EXPECT_EQ(suggest_config_key(name), text_of(ours)) << name;
-    EXPECT_EQ(suggest_config_key("train." + name), text_of(ours)) << name;
+    EXPECT_EQ(job_keys().suggestion(name), text_of(ours)) << name;
+    EXPECT_EQ(job_keys().suggestion("train." + name), text_of(ours)) << name;
   }
 }
 
 TEST(KeyNames, EverySuggestionIsAKeyOrAnOption) {
   std::set<std::string> known = {"--fresh", "model.preset or model.from"};
-  for (const ConfigKey& key : config_schema()) known.insert(key.name);
+  for (const Key& key : job_keys().keys()) known.insert(key.name);
   for (const auto& [name, ours] : names_elsewhere)
     EXPECT_TRUE(known.contains(ours.substr(0, ours.find('=')))) << name << " -> " << ours;
 }
@@ -122,25 +122,25 @@ TEST(KeyNames, ASlipOfTheKeyboardLeadsToTheKey) {
       {"model.nlayer", "model.n_layer"},     {"train.weigth_decay", "train.weight_decay"},
       {"dist.replica", "dist.replicas"},     {"data.datset", "data.dataset"},
   };
-  for (const auto& [name, key] : slips) EXPECT_EQ(suggest_config_key(name), text_of(key)) << name;
+  for (const auto& [name, key] : slips) EXPECT_EQ(job_keys().suggestion(name), text_of(key)) << name;
 }
 
 TEST(KeyNames, AKeyInAnotherSectionIsFound) {
-  EXPECT_EQ(suggest_config_key("model.steps"), text_of("train.steps"));
-  EXPECT_EQ(suggest_config_key("n_layer"), text_of("model.n_layer"));
+  EXPECT_EQ(job_keys().suggestion("model.steps"), text_of("train.steps"));
+  EXPECT_EQ(job_keys().suggestion("n_layer"), text_of("model.n_layer"));
 }
 
 TEST(KeyNames, NothingFarFetchedIsProposed) {
   for (const char* name :
        {"verbose", "wandb", "gpu", "loss", "dev", "num_workers", "seeds_everywhere", "tie", "train.x", "fsdp",
         "note", "shape", "log.level", "momentum", "world_size", "backend", "workers", "grip"})
-    EXPECT_EQ(suggest_config_key(name), " (--help lists all keys)") << name;
+    EXPECT_EQ(job_keys().suggestion(name), " (--help lists all keys)") << name;
 }
 
 TEST(KeyNames, TheCommandLineAndTheFileUseThem) {
   const std::string on_command_line = "'--lr' is not understood (did you mean train.learning_rate?)";
   const std::vector<const char*> words = {"train_gpt", "train.steps=1", "--lr", "0.1"};
-  EXPECT_NE(user_error([&] { load_config(split_arguments(4, words.data())); }).find(on_command_line),
+  EXPECT_NE(user_error([&] { load_settings(split_arguments(4, words.data())); }).find(on_command_line),
             std::string::npos);
   EXPECT_NE(user_error([] {
               load_file("[train]\nlr = 1\n");

@@ -3,23 +3,23 @@
 #include <gtest/gtest.h>
 #include <map>
 
-#include "config/config.h"
-#include "config/config_schema.h"
 #include "core/gpu.h"
+#include "job/keys.h"
 #include "support/config_support.h"
 
 namespace lockstep {
 namespace {
 
-std::map<std::string, std::string> values_by_key(const Config& config) {
+std::map<std::string, std::string> values_by_key(const Job& job) {
+  const Settings settings = job_keys().settings_of(job);
   std::map<std::string, std::string> values;
-  for (const ConfigKey& key : config_schema()) values[key.name] = key.text(config);
+  for (const Key& key : job_keys().keys()) values[key.name] = settings[key.name];
   return values;
 }
 
 TEST(Shipped, ShakespeareOnAGpuIsNanoGptsRecipe) {
-  const Config config = load({"--config", "shakespeare.ini"});
-  const auto values = values_by_key(config);
+  const Job job = load({"--config", "shakespeare.ini"});
+  const auto values = values_by_key(job);
   const std::map<std::string, std::string> recipe = {
       {"model.n_layer", "6"},     {"model.n_head", "6"},         {"model.n_embd", "384"},
       {"data.block_size", "256"}, {"dist.replicas", "8"},        {"train.batch_size", "8"},
@@ -31,8 +31,8 @@ TEST(Shipped, ShakespeareOnAGpuIsNanoGptsRecipe) {
 }
 
 TEST(Shipped, Gpt2IsTheReproductionsRecipe) {
-  const Config config = load({"--config", "gpt2_124m.ini", "train.device=cpu"});
-  const auto values = values_by_key(config);
+  const Job job = load({"--config", "gpt2_124m.ini", "train.device=cpu"});
+  const auto values = values_by_key(job);
   const std::map<std::string, std::string> recipe = {{"data.dataset", "random_tokens"},
                                                      {"data.block_size", "1024"},
                                                      {"model.n_layer", "12"},
@@ -51,7 +51,7 @@ TEST(Shipped, Gpt2IsTheReproductionsRecipe) {
                                                      {"dist.reduction", "tree"},
                                                      {"train.warmup_steps", "700"}};
   for (const auto& [key, value] : recipe) EXPECT_EQ(values.at(key), value) << key;
-  EXPECT_EQ(config.dist.replicas * config.train.batch_size * config.data.block_size, 524'288);
+  EXPECT_EQ(job.dist.replicas * job.batches.batch_size * job.text.block_size, 524'288);
 }
 
 /// Without a GPU, the recipe is refused with advice. It neither crashes nor trains for weeks.

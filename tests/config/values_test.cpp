@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <gtest/gtest.h>
 
-#include "config/command_line.h"
 #include "core/environment.h"
 #include "core/error.h"
+#include "program/command_line.h"
 #include "support/config_support.h"
 
 namespace lockstep {
@@ -37,16 +37,16 @@ TEST(CommandLine, ATildeInAPathMeansHome) {
 TEST(Arguments, ATildeInThePathOfAnyKeyMeansHome) {
   const std::string home = environment("HOME");
   ::setenv("HOME", "/home/a", 1);
-  const Config config = load({"train.steps=1", "log.dir=~/runs/x", "--data.dataset", "~/text.txt",
-                              "data.tokenizer=~", "model.from=~/m", "--snapshot.path=~/s"});
-  EXPECT_EQ(config.log.dir, "/home/a/runs/x");
-  EXPECT_EQ(config.data.dataset, "/home/a/text.txt");
-  EXPECT_EQ(config.data.tokenizer, "/home/a");
-  EXPECT_EQ(config.model.from, "/home/a/m");
-  EXPECT_EQ(config.snapshot.path, "/home/a/s");
+  const Settings settings = load_words({"train.steps=1", "log.dir=~/runs/x", "--data.dataset", "~/text.txt",
+                                        "data.tokenizer=~", "model.from=~/m", "--snapshot.path=~/s"});
+  EXPECT_EQ(settings["log.dir"], "/home/a/runs/x");
+  EXPECT_EQ(settings["data.dataset"], "/home/a/text.txt");
+  EXPECT_EQ(settings["data.tokenizer"], "/home/a");
+  EXPECT_EQ(settings["model.from"], "/home/a/m");
+  EXPECT_EQ(settings["snapshot.path"], "/home/a/s");
   const char* words[] = {"program", "--config=~/x.ini"};
   EXPECT_EQ(split_arguments(2, words).config_file, "/home/a/x.ini");
-  EXPECT_EQ(config_of_earlier_run("[log]\ndir = ~/from a file\n", "x.ini").log.dir, "/home/a/from a file");
+  EXPECT_EQ(earlier("[log]\ndir = ~/from a file\n", "x.ini").log.dir, "/home/a/from a file");
   ::unsetenv("HOME");
   expect_contains(user_error([] { load({"train.steps=1", "log.dir=~/x"}); }), {"log.dir", "HOME"});
   ::setenv("HOME", home.c_str(), 1);
@@ -57,7 +57,7 @@ TEST(Arguments, ATildeInThePathOfAnyKeyMeansHome) {
 }
 
 TEST(Arguments, NumbersMayHaveAPlus) {
-  EXPECT_EQ(load({"train.steps=+20", "train.learning_rate=+2.5e-4"}).train.learning_rate, 2.5e-4);
+  EXPECT_EQ(load({"train.steps=+20", "train.learning_rate=+2.5e-4"}).schedule.learning_rate, 2.5e-4);
   for (const char* word :
        {"train.learning_rate=+-1", "train.learning_rate=++1", "train.steps=+", "train.steps=+ 1"})
     EXPECT_THROW(load({"train.steps=1", word}), UserError) << word;

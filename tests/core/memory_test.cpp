@@ -112,7 +112,7 @@ TEST(Memory, RunningOutNamesTheScopeAndLeavesTheTableRight) {
     FAIL() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("MiB for too much"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("train.batch_size"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("smaller batches"), std::string::npos) << error.what();
     EXPECT_NE(std::string(error.what()).find("\n  total: "), std::string::npos) << error.what();
   }
   EXPECT_EQ(use_of("too much").current_bytes, 0);

@@ -68,7 +68,7 @@ TEST_F(CorpusTest, LooksIntoTheDataFolder) {
 }
 
 TEST_F(CorpusTest, SampleNeedsNothing) {
-  const Corpus corpus = local_corpus("sample");
+  const Corpus corpus = sample_corpus();
   EXPECT_EQ(describe(corpus, measure(corpus)),
             "Generated lines, 1,024,000 characters from the built-in sample");
   EXPECT_EQ(text_of(corpus), sample_text());
@@ -76,10 +76,10 @@ TEST_F(CorpusTest, SampleNeedsNothing) {
 
 TEST_F(CorpusTest, NamesAMissingFile) {
   const std::string path = (folder_ / "missing.txt").string();
-  expect_contains(user_error([&] { local_corpus(path); }), {"data.dataset = " + path, "no such file"});
+  expect_contains(user_error([&] { local_corpus(path); }), {"dataset = " + path, "no such file"});
   expect_contains(user_error([&] { local_corpus(folder_.string()); }),
-                  {"data.dataset = " + folder_.string(), "no *.txt in this folder"});
-  expect_contains(user_error([&] { local_corpus(""); }), {"data.dataset = "});
+                  {"dataset = " + folder_.string(), "no *.txt in this folder"});
+  expect_contains(user_error([&] { local_corpus(""); }), {"dataset = "});
 }
 
 TEST_F(CorpusTest, AFolderIsItsTextFilesByName) {
@@ -138,9 +138,9 @@ TEST_F(CorpusTest, RefusesEmptyAndBinaryFiles) {
   const std::string binary = write("binary.txt", std::string("\x7F"
                                                              "ELF\0",
                                                              5));
-  expect_contains(user_error([&] { measure(local_corpus(empty)); }), {"data.dataset", empty, "is empty"});
+  expect_contains(user_error([&] { measure(local_corpus(empty)); }), {"dataset", empty, "is empty"});
   expect_contains(user_error([&] { measure(local_corpus(binary)); }),
-                  {"data.dataset", binary, "is not text", "byte 4"});
+                  {"dataset", binary, "is not text", "byte 4"});
   const std::string blank = write("blank.jsonl", "\n \n");
   expect_contains(user_error([&] { measure(local_corpus(blank)); }), {blank, "no examples"});
 }
@@ -150,7 +150,7 @@ TEST_F(CorpusTest, NamesThePlaceOfAnInvalidByteDeepInAText) {
   for (const size_t place : {size_t{1} << 20, (size_t{3} << 20) - 1, (size_t{3} << 20) + 5}) {
     const std::string path = write("text.txt", std::string(place, 'a') + "\x80z");
     expect_contains(user_error([&] { measure(local_corpus(path)); }),
-                    {"data.dataset: " + path + " is not text", concat("byte ", place, " does not begin")});
+                    {"dataset: " + path + " is not text", concat("byte ", place, " does not begin")});
     const std::string cut = write("cut.txt", std::string(place, 'a') + "\xE2\x82");
     expect_contains(user_error([&] { measure(local_corpus(cut)); }), {concat("byte ", place, " does not")});
   }

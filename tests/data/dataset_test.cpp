@@ -130,7 +130,7 @@ TEST(SplitTokens, SplitsShakespeareWhereOthersDo) {
 
 TEST(SplitTokens, SaysWhichPartIsTooShort) {
   const std::string message = message_of_split(100, 10, 0.9);
-  EXPECT_EQ(message.find("data.block_size = 10 is too long: the validation part of the corpus has 10 tokens"),
+  EXPECT_EQ(message.find("block_size = 10 is too long: the validation part of the corpus has 10 tokens"),
             0u)
       << message;
   EXPECT_NE(message_of_split(20, 64, 0.9).find("training part of the corpus has 18 tokens"),
@@ -142,8 +142,8 @@ TEST(SplitTokens, SaysWhichPartIsTooShort) {
 
 TEST(SplitTokens, NamesTheKeyThatIsWrong) {
   for (const double split : {0.0, 1.01, -1.0, std::numeric_limits<double>::quiet_NaN()})
-    EXPECT_EQ(message_of_split(100, 4, split).find("data.train_split = "), 0u) << split;
-  EXPECT_EQ(message_of_split(100, 0, 0.5).find("data.block_size = 0"), 0u);
+    EXPECT_EQ(message_of_split(100, 4, split).find("train_split = "), 0u) << split;
+  EXPECT_EQ(message_of_split(100, 0, 0.5).find("block_size = 0"), 0u);
 }
 
 TEST(RandomTokens, AreAFunctionOfSeedAndIndex) {

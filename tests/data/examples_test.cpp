@@ -180,7 +180,7 @@ TEST(SplitExamples, TheFirstTrainAndTheOthersValidate) {
   EXPECT_EQ(all.train->size(), 1);
   EXPECT_EQ(all.validation, nullptr);
   expect_contains(user_error([&] { split_examples(ten_ids, three_marks, 0.3, {.block_size = 6}); }),
-                  {"data.train_split = 0.3", "0 examples of 3 for training"});
+                  {"train_split = 0.3", "0 examples of 3 for training"});
 }
 
 }  // namespace

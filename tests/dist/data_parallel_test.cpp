@@ -219,16 +219,16 @@ TEST(DataParallel, OptionsThatChangeTheStepMustAgree) {
   expect_refusal({"shard = optimizer", "shard = full", "rank 2"}, [&](Communicator& communicator) {
     construct(communicator, {.shard = communicator.rank() == 2 ? Shard::full : Shard::optimizer});
   });
-  expect_refusal({"dist.group = 2 does not divide the 3 ranks"}, [&](Communicator& communicator) {
+  expect_refusal({"group = 2 does not divide the 3 ranks"}, [&](Communicator& communicator) {
     construct(communicator, {.shard = Shard::full, .group = 2});
   });
-  expect_refusal({"dist.group = 1", "dist.shard = gradients"}, [&](Communicator& communicator) {
+  expect_refusal({"group = 1", "shard = gradients"}, [&](Communicator& communicator) {
     construct(communicator, {.shard = Shard::gradients, .group = 1});
   });
-  expect_refusal({"dist.shard = optimizer", "dist.reduction = native"}, [&](Communicator& communicator) {
+  expect_refusal({"shard = optimizer", "reduction = native"}, [&](Communicator& communicator) {
     construct(communicator, {.reduction = Reduction::native, .shard = Shard::optimizer});
   });
-  expect_refusal({"dist.replicas = 2", "3 ranks"},
+  expect_refusal({"replicas = 2", "3 ranks"},
                  [&](Communicator& communicator) { construct(communicator, {.replicas = 2}); });
 }
 

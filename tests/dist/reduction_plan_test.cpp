@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/reduction_plan.h"
+#include "movement/reduction_plan.h"
 
 #include <cmath>
 #include <gtest/gtest.h>
@@ -249,7 +249,7 @@ TEST(ReductionPlan, FewerReplicasThanRanksAreRefusedByName) {
     ReductionPlan(2, 1, 3, 0, Execution::ranges, true);
     FAIL() << "nothing was thrown";
   } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("dist.replicas = 2"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("replicas = 2"), std::string::npos) << error.what();
   }
 }
 

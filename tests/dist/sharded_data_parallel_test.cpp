@@ -123,12 +123,12 @@ TEST(Sharded, WhatNobodyHasWholeIsRefused) {
       ddp.begin_step();
       ddp.backward(model.loss(batch_of(0, ranks.rank(), 0)));
       for (const std::string& refusal : {error_of([&] { ddp.wait(); }), error_of([&] { ddp.finish(); })})
-        expect_contains(refusal, {"dist.shard = gradients or full", "DataParallel::step()"});
+        expect_contains(refusal, {"shard = gradients or full", "DataParallel::step()"});
       ddp.step(optimizer, learning_rate, max_norm);
       EXPECT_EQ(all_values(ddp, space), values_of(of_same.values()))
           << "the refusal must not change the step";
       expect_contains(error_of([&] { ddp.gather_gradients(); }),
-                      {concat("dist.shard = ", name(stage)), "no rank has all gradients"});
+                      {concat("shard = ", name(stage)), "no rank has all gradients"});
       EXPECT_THROW(model.out.grad(), Error);
       EXPECT_THROW(optimizer.state(), Error);
       EXPECT_THROW(optimizer.step(learning_rate), Error);

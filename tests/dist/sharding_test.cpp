@@ -137,13 +137,13 @@ TEST(Sharding, GroupsThatCannotBeAreRefused) {
   const auto refusal = [](Shard stage, int ranks, int group) {
     return user_error([&] { check_group(stage, ranks, group); });
   };
-  expect_contains(refusal(Shard::full, 4, 3), {"dist.group = 3 does not divide the 4 ranks"});
-  expect_contains(refusal(Shard::full, 4, -1), {"dist.group = -1"});
-  expect_contains(refusal(Shard::full, 2, 4), {"dist.group = 4"});
+  expect_contains(refusal(Shard::full, 4, 3), {"group = 3 does not divide the 4 ranks"});
+  expect_contains(refusal(Shard::full, 4, -1), {"group = -1"});
+  expect_contains(refusal(Shard::full, 2, 4), {"group = 4"});
   expect_contains(refusal(Shard::gradients, 4, 2),
-                  {"dist.group = 2", "dist.shard = gradients every rank keeps all values"});
+                  {"group = 2", "shard = gradients every rank keeps all values"});
   expect_contains(user_error([] { check_group(Shard::full, 4, 2, Offload::all); }),
-                  {"dist.group = 2", "dist.offload = all"});
+                  {"group = 2", "offload = all"});
   for (const int group : {0, 1, 2, 4}) EXPECT_NO_THROW(check_group(Shard::full, 4, group));
   for (const int group : {0, 4}) EXPECT_NO_THROW(check_group(Shard::full, 4, group, Offload::all));
   EXPECT_NO_THROW(check_group(Shard::none, 4, 4));

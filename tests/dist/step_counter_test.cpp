@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "dist/movement.h"
 #include "kernels/grad_scale.h"
+#include "movement/movement.h"
 #include "tensor/create.h"
 
 namespace lockstep::step_counter_test {

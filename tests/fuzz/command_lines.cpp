@@ -2,10 +2,11 @@
 // The command lines of train_gpt and lockrun, one argument a line.
 #include <algorithm>
 
-#include "config/config.h"
 #include "core/text.h"
 #include "elastic/launch_options.h"
 #include "fuzz/fuzz.h"
+#include "job/keys.h"
+#include "job/resolve.h"
 
 using namespace lockstep;
 
@@ -29,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   fuzz::accepts([&] {
     const Arguments split = split_arguments(static_cast<int>(pointers.size()), pointers.data());
     // A file of the machine is no part of the input.
-    if (split.config_file.empty()) to_ini(load_config(split));
+    if (split.config_file.empty()) to_ini(load_settings(split));
   });
   return 0;
 }

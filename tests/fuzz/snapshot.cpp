@@ -5,7 +5,7 @@
 
 #include "core/hash.h"
 #include "fuzz/fuzz.h"
-#include "nn/gpt.h"
+#include "models/gpt2/gpt.h"
 #include "parameters/adamw.h"
 #include "parameters/placed_tensors.h"
 #include "snapshot/restore.h"

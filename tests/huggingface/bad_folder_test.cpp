@@ -8,8 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "huggingface/load_gpt.h"
+#include "huggingface/load_model.h"
 #include "huggingface/model_layout.h"
+#include "models/family.h"
 #include "nn/text_model.h"
 #include "parameters/parameter_space.h"
 #include "tensor/create.h"
@@ -22,6 +23,8 @@
 
 namespace lockstep {
 namespace {
+
+bool is_tied(const ModelDescription& model) { return model.family->head(model).is_tied; }
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
@@ -41,8 +44,8 @@ class BadFolder : public testing::Test {
   std::string problem() const {
     return user_error([&] {
       const SourceModel source(folder(), World::alone());
-      const Gpt model(source.config().model, 1);
-      const ParameterSpace space(model.parameters());
+      const auto model = source.description().family->make(source.description().options, {}, 1);
+      const ParameterSpace space(model->parameters());
       SpaceTensors tensors(space, nullptr, 1);
       source.load(World::alone(), tensors);
     });
@@ -174,17 +177,17 @@ TEST_F(BadFolder, ATiedHeadWithOtherValuesIsUntied) {
   const Tensor head = full({67, 32}, 1, DType::bf16);
   content.tensors.push_back({"lm_head.weight", head});
   write("model.safetensors", to_safetensors(content));
-  EXPECT_TRUE(SourceModel(folder(), World::alone()).config().model.tie_weights);
+  EXPECT_TRUE(is_tied(SourceModel(folder(), World::alone()).description()));
   static_cast<uint16_t*>(head.view().data)[67 * 32 - 1] = 0x4000;  // 2
   write("model.safetensors", to_safetensors(content));
   testing::internal::CaptureStderr();
   const SourceModel source(folder(), World::alone());
   expect_contains(testing::internal::GetCapturedStderr(),
                   {"config.json ties the head", "other values for lm_head.weight"});
-  EXPECT_FALSE(source.config().model.tie_weights);
+  EXPECT_FALSE(is_tied(source.description()));
   convert_model(source, path_of("converted"), DType::f32);
   const ModelFolder converted(open_store(path_of("converted")));
-  EXPECT_FALSE(converted.config().model.tie_weights);
+  EXPECT_FALSE(is_tied(converted.description()));
   const auto value_at_end = [&](const char* name) {
     float value = 0;
     const std::string bytes = converted.read(converted.tensors().at(name), 67 * 32 - 1, 67 * 32);
@@ -308,7 +311,7 @@ TEST_F(BadFolder, ATokenizerBesideGoesAlongAndWrites) {
   convert_model(SourceModel(folder(), World::alone()), folder() + "/half", DType::f16);
   EXPECT_EQ(read_text(path_of("half/tokenizer.json")), tokenizer.to_json());
   const Writer writer = load_writer(path_of("half"));
-  EXPECT_EQ(writer.model->options().block_size, 16);
+  EXPECT_EQ(writer.model->context_length(), 16);
   EXPECT_EQ(write_text(*writer.model, *writer.tokenizer, "abc", {.tokens = 3}).size(), 6u);
   write("tokenizer.json", "{}");
   expect_contains(user_error([&] { load_writer(folder()); }), {"tokenizer.json"});

@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 
-#include "huggingface/load_gpt.h"
+#include "huggingface/load_model.h"
 #include "huggingface/model_layout.h"
+#include "models/family.h"
+#include "models/gpt2/gpt2_options.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 #include "tensor/safetensors.h"
@@ -61,39 +63,39 @@ class StoredBatches : public Dataset {
 };
 
 /// Returns the settings of make_huggingface.py's training.
-Config config_of(const TemporaryDirectory& directory, const std::string& from) {
-  Config config;
-  config.model.from = from;
-  config.data.block_size = tokens;
-  config.train.steps = steps;
-  config.train.batch_size = samples;
-  config.train.learning_rate = config.train.min_lr = 1e-3;
-  config.train.beta2 = 0.95;
-  config.train.eval_every = -1;
-  config.log.dir = directory / "run";
-  config.log.every_steps = 1000;
-  config.snapshot.path = directory / "run/snapshots";
-  unset_model(config);
-  return config;
+Job config_of(const TemporaryDirectory& directory, const std::string& from) {
+  Job job;
+  job.model.from = from;
+  job.text.block_size = tokens;
+  job.length.steps = steps;
+  job.batches.batch_size = samples;
+  job.schedule.learning_rate = job.schedule.min_lr = 1e-3;
+  job.optimizer.beta2 = 0.95;
+  job.validation.eval_every = -1;
+  job.log.dir = directory / "run";
+  job.log.every_steps = 1000;
+  job.snapshots.path = directory / "run/snapshots";
+  return job;
 }
 
 /// Trains on ranks that are threads. Returns rank 0's exit code.
-int fine_tune(Config settings, const std::string& shape, int ranks = 1) {
+int fine_tune(Job settings, const std::string& shape, int ranks = 1) {
   const QuietStderr quiet;
   int code = 0;
   run_ranks(ranks, [&](Communicator& communicator) {
     const World world(communicator.shared_from_this());
-    Config config = settings;
-    config.train.threads = 1;
-    settle(config, world);
-    const auto source = settle_model(config, world);
+    Job job = settings;
+    job.compute.threads = 1;
+    job = resolve(job, world);
+    const auto source = take_source(job, world);
     LanguageData data;
     data.training = std::make_shared<StoredBatches>(shape);
-    data.vocabulary_size = config.model.vocab_size;
-    const auto model = make_gpt(config, data.vocabulary_size);
-    TrainingTask task = language_task(config, *model, data, source.get());
-    task.shuffle = false;
-    const int code_of_rank = train(config, world, task);
+    data.vocabulary_size = job.model.vocab_size;
+    const auto model = make_model(job, data.vocabulary_size);
+    const LanguageTask original(job, *model, data, source.get());
+    AlteredTask task(original);
+    task.given.shuffle = false;
+    const int code_of_rank = train(job, world, task);
     if (world.is_first()) code = code_of_rank;
   });
   return code;
@@ -122,11 +124,11 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ModelFrom, testing::ValuesIn(shapes),
 
 TEST_P(ModelFrom, ComputesTheLogitsOfTransformers) {
   const TemporaryDirectory directory;
-  Config config = config_of(directory, folder_of(GetParam()));
-  const auto source = settle_model(config, World::alone());
-  EXPECT_EQ(config.model.n_positions, positions);
-  const auto model = make_gpt(config, config.model.vocab_size);
-  EXPECT_EQ(model->options().rows % 64, 0);
+  Job job = config_of(directory, folder_of(GetParam()));
+  const auto source = take_source(job, World::alone());
+  EXPECT_EQ(job.model.n_positions, positions);
+  const auto model = make_model(job, job.model.vocab_size);
+  EXPECT_EQ(table_rows(job.model) % 64, 0);
   const ParameterSpace space(model->parameters());
   SpaceTensors tensors(space, nullptr, 1);
   source->load(World::alone(), tensors);
@@ -137,8 +139,8 @@ TEST_P(ModelFrom, ComputesTheLogitsOfTransformers) {
   const NoGrad no_grad;
   const std::vector<double> logits = to_doubles((*model)(inputs, {})),
                             expected = to_doubles(expected_of(GetParam(), "logits"));
-  const auto rows = static_cast<size_t>(model->options().rows),
-             known = static_cast<size_t>(config.model.vocab_size);
+  const auto rows = static_cast<size_t>(table_rows(job.model)),
+             known = static_cast<size_t>(job.model.vocab_size);
   ASSERT_EQ(expected.size() / known, logits.size() / rows);
   for (size_t i = 0; i < expected.size(); ++i)
     ASSERT_NEAR(logits[i / known * rows + i % known], expected[i], 1e-4) << i;
@@ -162,10 +164,10 @@ TEST_P(ModelFrom, LeavesAgainWithEveryBit) {
   const auto expected = values_in(original);
   EXPECT_EQ(values_in(copied), expected);
   // These steps change nothing. The snapshot must hold the run's initial values, at any number of ranks.
-  Config config = config_of(directory, copied);
-  config.train.steps = 1;
-  config.train.learning_rate = config.train.min_lr = 0.0;
-  ASSERT_EQ(fine_tune(config, GetParam(), GetParam() == "untied" ? 2 : 1), 0);
+  Job job = config_of(directory, copied);
+  job.length.steps = 1;
+  job.schedule.learning_rate = job.schedule.min_lr = 0.0;
+  ASSERT_EQ(fine_tune(job, GetParam(), GetParam() == "untied" ? 2 : 1), 0);
   const std::string snapshot = directory / "run/snapshots/step-00000001";
   EXPECT_EQ(values_in(snapshot), expected);
   const auto json = nlohmann::json::parse(read_text(snapshot + "/config.json"));
@@ -176,11 +178,10 @@ TEST_P(ModelFrom, LeavesAgainWithEveryBit) {
 
 TEST(ModelFromKeys, ThatSayOtherwiseAreRefused) {
   const TemporaryDirectory directory;
-  const Config open = config_of(directory, folder_of("three_heads"));
+  const Job open = config_of(directory, folder_of("three_heads"));
   const auto said = [&](const char* key, const char* value) {
-    Config config = with_settings(open, {{key, value}});
-    config.unset.erase(key);
-    return user_error([&] { settle_model(config, World::alone()); });
+    Job job = with_settings(open, {{key, value}});
+    return user_error([&] { take_source(job, World::alone(), {{key, value}}); });
   };
   const std::vector<std::array<const char*, 3>> others = {{"model.n_layer", "3", "2"},
                                                           {"model.n_embd", "64", "48"},
@@ -195,17 +196,17 @@ TEST(ModelFromKeys, ThatSayOtherwiseAreRefused) {
   expect_contains(said("data.block_size", "17"), {"data.block_size = 17", "16 positions"});
   expect_contains(said("model.from", "/nowhere"), {"model.from: /nowhere"});
   EXPECT_EQ(said("model.n_layer", "2"), "(nothing was thrown)") << "an equal value is no contradiction";
-  Config config = with_settings(open, {{"model.vocab_multiple", "1"}});
-  settle_model(config, World::alone());
-  EXPECT_EQ(make_gpt(config, config.model.vocab_size)->options().rows, 64);
-  EXPECT_EQ(config.model.n_head, 3);
+  Job job = with_settings(open, {{"model.vocab_multiple", "1"}});
+  take_source(job, World::alone());
+  EXPECT_EQ(table_rows(job.model), 64);
+  EXPECT_EQ(job.model.n_head, 3);
 }
 
 TEST(ModelFromSnapshot, BeginsWhereAnotherRunEnded) {
   const TemporaryDirectory directory, other;
   const std::string shape = "odd_vocabulary";
   ASSERT_EQ(fine_tune(config_of(directory, folder_of(shape)), shape), 0);
-  const Config again = config_of(other, directory / "run");
+  const Job again = config_of(other, directory / "run");
   ASSERT_EQ(fine_tune(again, shape), 0);
   EXPECT_LT(read_result(other / "run").losses.front(), read_result(directory / "run").losses.front())
       << "the model has seen that batch";
@@ -234,14 +235,14 @@ TEST(ModelFromRanks, HaveTheSameBits) {
   std::vector<std::string> expected;
   for (const int ranks : {1, 2, 3}) {
     const TemporaryDirectory directory;
-    Config config = config_of(directory, folder_of(shape));
-    config.dist.replicas = 3;
-    config.train.batch_size = 1;
-    if (ranks > 1) config.dist.shard = ranks == 2 ? "full" : "optimizer";
-    config.train.steps = 4;
-    ASSERT_EQ(fine_tune(config, shape, ranks), 0);
-    config.train.steps = 8;
-    ASSERT_EQ(fine_tune(config, shape, ranks), 0);
+    Job job = config_of(directory, folder_of(shape));
+    job.dist.replicas = 3;
+    job.batches.batch_size = 1;
+    if (ranks > 1) job.dist.shard = ranks == 2 ? Shard::full : Shard::optimizer;
+    job.length.steps = 4;
+    ASSERT_EQ(fine_tune(job, shape, ranks), 0);
+    job.length.steps = 8;
+    ASSERT_EQ(fine_tune(job, shape, ranks), 0);
     const std::vector<std::string> bits = read_bits(directory / "run");
     ASSERT_EQ(bits.size(), 9u);
     if (ranks == 1) expected = bits;
@@ -253,25 +254,25 @@ TEST(ModelFromRanks, HaveTheSameBits) {
 /// shortened table. Lockstep restores all rows from it.
 TEST(SnapshotForOthers, HasZerosForBiasesAndTheTokenizersVocabulary) {
   const TemporaryDirectory directory;
-  Config config = tiny_config(directory, 3);
-  config.model.bias = false;
-  config.snapshot.path = directory / "run/snapshots";
-  config.snapshot.resume = "auto";
-  config.train.threads = 1;
+  Job job = tiny_config(directory, 3);
+  job.model.own["gpt2"] = Gpt2Options{.bias = false};
+  job.snapshots.path = directory / "run/snapshots";
+  job.snapshots.resume = Resume::if_possible;
+  job.compute.threads = 1;
   std::string whole;
   for (const int ranks : {1, 3}) {
     const auto train_so_far = [&](int64_t last) {
-      config.train.steps = last;
-      config.train.decay_steps = 6;
+      job.length.steps = last;
+      job.schedule.decay_steps = 6;
       int code = 0;
       const QuietStderr quiet;
       run_ranks(ranks, [&](Communicator& communicator) {
         const World world(communicator.shared_from_this());
-        Config settled = config;
-        settle(settled, world);
+        Job settled = job;
+        settled = resolve(settled, world);
         const LanguageData data = short_language_data(settled, 100);
-        const auto model = make_gpt(settled, data.vocabulary_size + 7);
-        const int code_of_rank = train(settled, world, language_task(settled, *model, data));
+        const auto model = make_model(settled, data.vocabulary_size + 7);
+        const int code_of_rank = train(settled, world, LanguageTask(settled, *model, data));
         if (world.is_first()) code = code_of_rank;
       });
       return code;
@@ -280,8 +281,8 @@ TEST(SnapshotForOthers, HasZerosForBiasesAndTheTokenizersVocabulary) {
     ASSERT_EQ(train_so_far(6), 0) << "resumes with the rows that are hidden from others";
     const std::string snapshot = directory / "run/snapshots/step-00000006";
     const ModelFolder folder(open_store(snapshot));
-    const LanguageData data = short_language_data(config, 100);
-    EXPECT_EQ(folder.config().model.vocabulary, data.vocabulary_size);
+    const LanguageData data = short_language_data(job, 100);
+    EXPECT_EQ(folder.description().options.vocab_size, data.vocabulary_size);
     EXPECT_EQ(folder.text("tokenizer.json"), data.tokenizer->to_json());
     EXPECT_TRUE(folder.text("tokenizer_config.json").has_value());
     EXPECT_EQ(values_in(snapshot).at("h.0.mlp.c_fc.bias"), std::vector<double>(64, 0.0));
@@ -318,18 +319,19 @@ class AnyTokenizer : public Tokenizer {
 /// state.json has only a hash of such a tokenizer.
 TEST(SnapshotForOthers, KeepsAnyTokenizerAsItsFile) {
   const TemporaryDirectory directory;
-  Config config = tiny_config(directory, 1);
-  config.snapshot.path = directory / "run/snapshots";
-  config.snapshot.resume = "auto";
-  config.train.steps = 2;
-  config.train.decay_steps = 4;
+  Job job = tiny_config(directory, 1);
+  job.snapshots.path = directory / "run/snapshots";
+  job.snapshots.resume = Resume::if_possible;
+  job.length.steps = 2;
+  job.schedule.decay_steps = 4;
   const auto train_with = [&](const std::string& more, int64_t last) {
     const QuietStderr quiet;
-    config.train.steps = last;
-    LanguageData data = short_language_data(config, 100);
+    job.length.steps = last;
+    const Job resolved = resolve(job, World::alone());
+    LanguageData data = short_language_data(resolved, 100);
     data.tokenizer = std::make_shared<AnyTokenizer>(sample_text(100) + more);
-    const auto model = make_gpt(config, 60);
-    return train(config, World::alone(), language_task(config, *model, data));
+    const auto model = make_model(resolved, 60);
+    return train(resolved, World::alone(), LanguageTask(resolved, *model, data));
   };
   ASSERT_EQ(train_with("", 2), 0);
   ASSERT_EQ(train_with("", 4), 0) << "a run with the same tokenizer resumes";
@@ -338,7 +340,7 @@ TEST(SnapshotForOthers, KeepsAnyTokenizerAsItsFile) {
   EXPECT_EQ(read_text(snapshot + "/state.json").find("WordLevel"), std::string::npos);
   convert_model(SourceModel(snapshot, World::alone()), directory / "out", DType::f32);
   EXPECT_EQ(read_text(directory / "out/tokenizer.json"), read_text(snapshot + "/tokenizer.json"));
-  config.snapshot.resume = "required";
+  job.snapshots.resume = Resume::required;
   expect_contains(user_error([&] { train_with("~", 6); }), {"the tokenizer differs"});
   std::ofstream(snapshot + "/tokenizer.json", std::ios::app) << " ";
   expect_contains(user_error([&] { load_writer(snapshot); }), {"tokenizer.json", "damaged"});
@@ -346,17 +348,17 @@ TEST(SnapshotForOthers, KeepsAnyTokenizerAsItsFile) {
 
 TEST(ModelFromSnapshot, WithADamagedTensorIsRefusedOnAllRanks) {
   const TemporaryDirectory directory;
-  Config config = tiny_config(directory, 1);
-  config.snapshot.path = directory / "run/snapshots";
-  config.train.steps = 2;
-  train_on(1, 1, config);
+  Job job = tiny_config(directory, 1);
+  job.snapshots.path = directory / "run/snapshots";
+  job.length.steps = 2;
+  train_on(1, 1, job);
   const std::string path = directory / "run/snapshots/best/model.safetensors";
   std::string bytes = read_text(path);
   bytes[bytes.size() - 1000] ^= 1;
   write_text(path, bytes);
   run_ranks(2, [&](Communicator& communicator) {
     const SourceModel source(directory / "run", World(communicator.shared_from_this()));
-    const auto model = make_gpt(config, source.config().model.vocabulary);
+    const auto model = make_model(job, source.description().options.vocab_size);
     const ParameterSpace space(model->parameters());
     SpaceTensors tensors(space, nullptr, 2);
     expect_contains(user_error([&] { source.load(World(communicator.shared_from_this()), tensors); }),

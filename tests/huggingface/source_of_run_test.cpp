@@ -4,7 +4,7 @@
 #include <fstream>
 #include <gtest/gtest.h>
 
-#include "huggingface/load_gpt.h"
+#include "huggingface/load_model.h"
 #include "huggingface/model_layout.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
@@ -21,42 +21,41 @@ class SourceOfRun : public testing::TestWithParam<const char*> {
   SourceOfRun() { std::ofstream(directory_ / "text") << sample_text(100); }
 
   /// Returns a run from scratch, into first/.
-  Config first(const std::string& tokenizer) const {
-    Config config = tiny_config(directory_, 2);
-    config.data.dataset = directory_ / "text";
-    config.data.tokenizer = tokenizer;
-    config.model.vocab_multiple = 64;
-    config.train.steps = config.train.decay_steps = 2;
-    config.train.eval_every = -1;
-    config.snapshot = SnapshotConfig{.path = directory_ / "first/snapshots", .every_steps = 4, .keep = 10};
-    config.log.dir = directory_ / "first";
-    return config;
+  Job first(const std::variant<NamedTokenizer, std::string>& tokenizer) const {
+    Job job = tiny_config(directory_, 2);
+    job.text.dataset = directory_ / "text";
+    job.text.tokenizer = tokenizer;
+    job.model.vocab_multiple = 64;
+    job.length.steps = job.schedule.decay_steps = 2;
+    job.validation.eval_every = -1;
+    job.snapshots = SnapshotOptions{.path = directory_ / "first/snapshots", .every_steps = 4, .keep = 10};
+    job.log.dir = directory_ / "first";
+    return job;
   }
 
   /// Returns a run that begins with a model, into run/.
-  Config next(const std::string& from) const {
-    Config config = first("auto");
-    config.model = ModelConfig{};
-    config.model.from = from;
-    config.train.steps = config.train.decay_steps = 10;
-    config.snapshot.path = directory_ / "run/snapshots";
-    config.log.dir = directory_ / "run";
-    unset_model(config);
-    return config;
+  Job next(const std::string& from) const {
+    Job job = first(NamedTokenizer::of_model);
+    job.model = ModelOptions{};
+    job.model.from = from;
+    job.length.steps = job.schedule.decay_steps = 10;
+    job.snapshots.path = directory_ / "run/snapshots";
+    job.log.dir = directory_ / "run";
+    return job;
   }
 
   /// Runs the training like train_gpt.
-  RunResult run(const Config& settings, int ranks = 1) const {
+  RunResult run(const Job& settings, int ranks = 1) const {
     const QuietStderr quiet;
     run_ranks(ranks, [&](Communicator& communicator) {
       const World world(communicator.shared_from_this());
-      Config config = settings;
-      config.train.threads = 1;
-      settle(config, world);
-      const auto source = settle_model(config, world);
-      const LanguageData data = language_data(config, world, source.get());
-      const auto model = make_gpt(config, data.vocabulary_size);
-      EXPECT_EQ(train(config, world, language_task(config, *model, data, source.get())), 0);
+      Job job = settings;
+      job.compute.threads = 1;
+      job = resolve(job, world);
+      const auto source = take_source(job, world);
+      const LanguageData data = language_data(job, world, source.get());
+      const auto model = make_model(job, data.vocabulary_size);
+      EXPECT_EQ(train(job, world, LanguageTask(job, *model, data, source.get())), 0);
     });
     return read_result(settings.log.dir);
   }
@@ -77,18 +76,18 @@ TEST_P(SourceOfRun, IsNotMissedWhereItIsGoneOrAnother) {
   const std::string from = directory_ / "from", other = directory_ / "other";
   convert_model(SourceModel(directory_ / "first", World::alone()), from, DType::f32);
   convert_model(SourceModel(from, World::alone()), other, DType::bf16);
-  const Config config = next(from);
-  const RunResult undisturbed = run(config);
+  const Job job = next(from);
+  const RunResult undisturbed = run(job);
   ASSERT_EQ(undisturbed.losses.size(), 10U);
   cut_after_eighth_step();
   expect_contains(user_error([&] { run(next(other)); }), {"model.from: ", "differs", "at step 8", "--fresh"});
   expect_contains(user_error([&] { run(next(directory_ / "nowhere")); }), {"model.from: ", "nowhere"});
   const std::string moved = directory_ / "moved";
   fs::rename(from, moved);
-  EXPECT_EQ(run(config, 2), undisturbed) << "gone";
+  EXPECT_EQ(run(job, 2), undisturbed) << "gone";
   cut_after_eighth_step();
   fs::rename(other, from);
-  EXPECT_EQ(run(config), undisturbed) << "another";
+  EXPECT_EQ(run(job), undisturbed) << "another";
   cut_after_eighth_step();
   EXPECT_EQ(run(next(moved)), undisturbed) << "the same model in another folder";
 }
@@ -96,47 +95,47 @@ TEST_P(SourceOfRun, IsNotMissedWhereItIsGoneOrAnother) {
 using SourceOfOneRun = SourceOfRun;
 
 TEST_F(SourceOfOneRun, MayBeARunThatTrainsOn) {
-  Config earlier = first("char");
+  Job earlier = first(NamedTokenizer::characters);
   run(earlier);
-  const Config config = next(earlier.log.dir);
-  const RunResult undisturbed = run(config);
+  const Job job = next(earlier.log.dir);
+  const RunResult undisturbed = run(job);
   cut_after_eighth_step();
-  earlier.train.steps = 3;
+  earlier.length.steps = 3;
   run(earlier);
-  EXPECT_EQ(run(config), undisturbed);
+  EXPECT_EQ(run(job), undisturbed);
 }
 
 /// The snapshot may vanish between two reads of it.
 TEST_F(SourceOfOneRun, IsReadAfterAllByARunThatBeginsAgain) {
-  run(first("char"));
+  run(first(NamedTokenizer::characters));
   const std::string from = directory_ / "from";
   convert_model(SourceModel(directory_ / "first", World::alone()), from, DType::f32);
-  Config config = next(from);
-  run(config);
+  Job job = next(from);
+  run(job);
   cut_after_eighth_step();
-  const auto source = settle_model(config, World::alone());
+  const auto source = take_source(job, World::alone());
   EXPECT_TRUE(source->is_of_run());
   const SourceModel begun(from, World::alone());
   EXPECT_EQ(source->hash(), begun.hash());
-  const auto loaded = load_gpt(*source), expected = load_gpt(begun);
+  const auto loaded = load_model(*source), expected = load_model(begun);
   EXPECT_EQ(to_doubles(loaded->parameters()[1].tensor), to_doubles(expected->parameters()[1].tensor))
       << "not what the snapshot holds";
   fs::remove_all(from);
   convert_model(SourceModel(directory_ / "run", World::alone()), from, DType::f32);
-  expect_contains(user_error([&] { load_gpt(*source); }), {"model.from: ", "has changed"});
+  expect_contains(user_error([&] { load_model(*source); }), {"model.from: ", "has changed"});
 }
 
 /// The rows that model.vocab_multiple adds are not tokens for a run that begins with this model.
 TEST_F(SourceOfOneRun, HasNoMoreTokensThanItsTextHad) {
-  run(first("char"));
-  Config config = next(directory_ / "first");
-  const auto source = settle_model(config, World::alone());
-  EXPECT_EQ(config.model.vocab_size, CharTokenizer(sample_text(100)).vocabulary_size());
-  EXPECT_LT(config.model.vocab_size, 64);
-  EXPECT_EQ(config.model.vocab_multiple, 64);
-  const auto model = load_gpt(*source);
-  EXPECT_EQ(model->options().vocabulary, config.model.vocab_size);
-  EXPECT_EQ(model->options().rows, 64) << "rows beyond the vocabulary have a probability of zero";
+  run(first(NamedTokenizer::characters));
+  Job job = next(directory_ / "first");
+  const auto source = take_source(job, World::alone());
+  EXPECT_EQ(job.model.vocab_size, CharTokenizer(sample_text(100)).vocabulary_size());
+  EXPECT_LT(job.model.vocab_size, 64);
+  EXPECT_EQ(job.model.vocab_multiple, 64);
+  const auto model = load_model(*source);
+  EXPECT_EQ(model->vocabulary(), job.model.vocab_size);
+  EXPECT_EQ(table_rows(job.model), 64) << "rows beyond the vocabulary have a probability of zero";
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "huggingface/load_gpt.h"
+#include "huggingface/load_model.h"
 #include "huggingface/model_layout.h"
 #include "tests/support/tiny_training.h"
 #include "tests/support/user_error.h"
@@ -31,11 +31,11 @@ class TextEnds : public testing::Test {
     for (int i = 0; i < 20; ++i) examples += "{\"prompt\": \"a\", \"answer\": \"b\"}\n";
     write_text(directory_ / "examples.jsonl", examples);
     config_ = tiny_config(directory_, 2);
-    config_.data.dataset = directory_ / "examples.jsonl";
-    config_.data.tokenizer = directory_ / "tokenizer";
+    config_.text.dataset = directory_ / "examples.jsonl";
+    config_.text.tokenizer = directory_ / "tokenizer";
     config_.model.dropout = 0;
-    config_.train.learning_rate = config_.train.min_lr = 0.02;
-    config_.snapshot.path = directory_ / "run/snapshots";
+    config_.schedule.learning_rate = config_.schedule.min_lr = 0.02;
+    config_.snapshots.path = directory_ / "run/snapshots";
   }
 
   /// Trains on two ranks. Both must see examples that end with the token.
@@ -43,22 +43,22 @@ class TextEnds : public testing::Test {
     const QuietStderr quiet;
     run_ranks(2, [&](Communicator& communicator) {
       const World world(communicator.shared_from_this());
-      Config config = config_;
-      config.train.threads = 1;
-      settle(config, world);
-      const LanguageData data = language_data(config, world, nullptr);
+      Job job = config_;
+      job.compute.threads = 1;
+      job = resolve(job, world);
+      const LanguageData data = language_data(job, world, nullptr);
       EXPECT_EQ(data.tokenizer->beginning_of_text(), begin_token) << "rank " << world.rank();
       std::vector<int32_t> input(8), target(8);
       data.training->fetch(0, input.data(), target.data());
       EXPECT_EQ(target[1], tool_token) << "rank " << world.rank();
-      const auto model = make_gpt(config, data.vocabulary_size);
-      EXPECT_EQ(train(config, world, language_task(config, *model, data)), 0);
+      const auto model = make_model(job, data.vocabulary_size);
+      EXPECT_EQ(train(job, world, LanguageTask(job, *model, data)), 0);
     });
   }
 
   TemporaryDirectory directory_;
   std::string json_;
-  Config config_;
+  Job config_;
 };
 
 TEST_F(TextEnds, ReachSnapshotsAndWriters) {
@@ -81,15 +81,14 @@ TEST_F(TextEnds, ReachSnapshotsAndWriters) {
   // A run's state has only a hash of its tokenizer, which is not enough to begin another run. The folder must
   // have the tokenizer itself.
   for (const char* place : {"run", "out"}) {
-    Config next = tiny_config(directory_, 1);
+    Job next = tiny_config(directory_, 1);
     next.model.from = directory_ / place;
-    next.data.dataset = directory_ / "examples.jsonl";
-    unset_model(next);
-    const auto source = settle_model(next, World::alone());
+    next.text.dataset = directory_ / "examples.jsonl";
+    const auto source = take_source(next, World::alone());
     const LanguageData data = language_data(next, World::alone(), source.get());
     EXPECT_EQ(data.tokenizer->to_json(), json_) << place;
     EXPECT_EQ(data.tokenizer->end_of_text(), tool_token) << place;
-    next.data.tokenizer = "char";
+    next.text.tokenizer = NamedTokenizer::characters;
     expect_contains(user_error([&] { language_data(next, World::alone(), source.get()); }),
                     {"data.tokenizer = char is not the tokenizer of model.from"});
   }
@@ -108,14 +107,13 @@ TEST_F(TextEnds, TellTokenizersApart) {
 
 TEST(ModelFromWithoutTokenizer, TakesRandomTokens) {
   const TemporaryDirectory directory;
-  Config config = tiny_config(directory, 1);
-  config.model.from = LOCKSTEP_SOURCE_DIR "/tests/golden/huggingface/untied";
-  unset_model(config);
-  const auto source = settle_model(config, World::alone());
-  expect_contains(user_error([&] { language_data(config, World::alone(), source.get()); }),
+  Job job = tiny_config(directory, 1);
+  job.model.from = LOCKSTEP_SOURCE_DIR "/tests/golden/huggingface/untied";
+  const auto source = take_source(job, World::alone());
+  expect_contains(user_error([&] { language_data(job, World::alone(), source.get()); }),
                   {"has no tokenizer", "data.tokenizer = auto"});
-  config.data.dataset = "random_tokens";
-  EXPECT_EQ(language_data(config, World::alone(), source.get()).tokenizer, nullptr);
+  job.text.dataset = NamedText::random_tokens;
+  EXPECT_EQ(language_data(job, World::alone(), source.get()).tokenizer, nullptr);
 }
 
 }  // namespace

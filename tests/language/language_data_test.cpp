@@ -42,13 +42,8 @@ class LargeText : public testing::Test {
  protected:
   void SetUp() override { ::setenv("XDG_CACHE_HOME", (temporary_ / "cache").c_str(), 1); }
 
-  Config config_for(const std::string& dataset) const {
-    Config config;
-    config.data.dataset = dataset;
-    config.data.tokenizer = "char";
-    config.data.block_size = 8;
-    config.train.threads = 2;
-    return config;
+  static TextOptions text_at(const std::string& path) {
+    return {.dataset = path, .tokenizer = NamedTokenizer::characters, .block_size = 8};
   }
   std::vector<fs::path> files(const std::string& extension) const {
     std::vector<fs::path> found;
@@ -80,9 +75,9 @@ TEST_F(LargeText, ThatHasNotChangedIsNotReadAgain) {
   EXPECT_LT(bytes_to_measure(path_, facts), 10'000);
   EXPECT_LT(bytes_to_measure(fs::relative(path_).string(), facts), 10'000) << "by another name";
   // The first start encodes the text, and later ones read only its ids.
-  const LanguageData first = load_language_data(config_for(path_), World::alone());
+  const LanguageData first = load_language_data(text_at(path_), {.threads = 2}, World::alone());
   const int64_t before = bytes_read();
-  const LanguageData second = load_language_data(config_for(path_), World::alone());
+  const LanguageData second = load_language_data(text_at(path_), {.threads = 2}, World::alone());
   EXPECT_LT(bytes_read() - before, 2 * std::ssize(text_) + 20'000) << "ids have two bytes each";
   EXPECT_EQ(second.text_hash, hash_text(hash_of(text_)));
   EXPECT_EQ(second.description, first.description);
@@ -160,7 +155,7 @@ TEST_F(LargeText, OfExamplesIsToldByItsFirstLineOnEveryRank) {
             2 * std::ssize(lines));
   run_ranks(2, [&](Communicator& communicator) {
     const World world(communicator.shared_from_this());
-    const LanguageData data = load_language_data(config_for(temporary_ / "x.txt"), world);
+    const LanguageData data = load_language_data(text_at(temporary_ / "x.txt"), {.threads = 2}, world);
     expect_contains(data.description, {"examples from", "loss on answers"});
   });
 }
@@ -176,10 +171,10 @@ TEST_F(LargeText, AWrongRecordIsNoticedAndForgotten) {
   ASSERT_NE(text.find(hash), std::string::npos);
   text.replace(text.find(hash), hash.size(), "12345");
   write_text(record, text + hash_text(hash_of(text)));
-  expect_contains(user_error([&] { load_language_data(config_for(path_), World::alone()); }),
+  expect_contains(user_error([&] { load_language_data(text_at(path_), {.threads = 2}, World::alone()); }),
                   {path_, "has changed since it was read"});
   EXPECT_TRUE(files(".tokens").empty());
-  const LanguageData data = load_language_data(config_for(path_), World::alone());
+  const LanguageData data = load_language_data(text_at(path_), {.threads = 2}, World::alone());
   EXPECT_EQ(data.text_hash, hash_text(hash_of(text_)));
 }
 
@@ -188,7 +183,7 @@ TEST_F(LargeText, WithoutACacheItsIdsAreInMemory) {
   write_text(temporary_ / "file", "where the folder should be");
   ::setenv("XDG_CACHE_HOME", (temporary_ / "file").c_str(), 1);
   testing::internal::CaptureStderr();
-  const LanguageData data = load_language_data(config_for(path_), World::alone());
+  const LanguageData data = load_language_data(text_at(path_), {.threads = 2}, World::alone());
   expect_contains(testing::internal::GetCapturedStderr(), {"cannot be kept in a file"});
   EXPECT_EQ(data.id_bytes, 48 + 2 * (std::ssize(text_) - 1)) << "the last character has two bytes";
   EXPECT_EQ(data.text_hash, hash_text(hash_of(text_)));
@@ -213,7 +208,8 @@ TEST_F(LargeText, IsNeverInMemoryAsAWhole) {
   std::ofstream file(path_, std::ios::binary);
   for (int i = 0; i < 200; ++i) file << lines << i << "\u20ac";
   file.close();
-  const int64_t taken = memory_of([&] { load_language_data(config_for(path_), World::alone()); });
+  const int64_t taken =
+      memory_of([&] { load_language_data(text_at(path_), {.threads = 2}, World::alone()); });
   if (taken < 0) GTEST_SKIP() << "this kernel does not reset VmHWM";
   EXPECT_EQ(files(".tokens").size(), 1U);
   EXPECT_LT(taken, 80 << 20) << "a text of 61 MiB, with 122 MiB of ids";

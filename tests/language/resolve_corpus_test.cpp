@@ -63,21 +63,21 @@ class ResolveCorpus : public testing::Test {
 TEST_F(ResolveCorpus, LooksIntoTheDataFolder) {
   write("data/tinyshakespeare.txt", std::string(1234567, 'x'));
   set("LOCKSTEP_DATA_DIR", folder_ / "data");
-  const Corpus corpus = resolve_corpus("shakespeare");
+  const Corpus corpus = resolve_corpus(NamedText::shakespeare);
   EXPECT_EQ(describe(corpus, measure(corpus)),
             "Shakespeare, 1,234,567 characters from " + (folder_ / "data/tinyshakespeare.txt").string());
 }
 
 TEST_F(ResolveCorpus, OfflineShakespeareSaysWhatToDo) {
   expect_contains(
-      user_error([] { resolve_corpus("shakespeare"); }),
+      user_error([] { resolve_corpus(NamedText::shakespeare); }),
       {"cannot download https://", "LOCKSTEP_DATA_DIR", "tinyshakespeare.txt", "data.dataset=sample"});
   EXPECT_TRUE(cached_files().empty());
 }
 
 TEST_F(ResolveCorpus, DoesNotTrustADamagedCache) {
   write("cache/lockstep/86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed.txt", "cut short");
-  expect_contains(user_error([] { resolve_corpus("shakespeare"); }), {"cannot download https://"});
+  expect_contains(user_error([] { resolve_corpus(NamedText::shakespeare); }), {"cannot download https://"});
 }
 
 TEST_F(ResolveCorpus, ReadsAFileUrlAnewEveryTime) {

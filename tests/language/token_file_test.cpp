@@ -235,13 +235,15 @@ TEST_F(TokenFile, LeftoversOfKilledStartsAreRemoved) {
   for (const std::string& name : others) EXPECT_TRUE(fs::exists(name)) << name;
 }
 
-Config config_for(const std::string& dataset, const std::string& tokenizer) {
-  Config config;
-  config.data.dataset = dataset;
-  config.data.tokenizer = tokenizer;
-  config.data.block_size = 8;
-  config.train.threads = 2;
-  return config;
+using Dataset = std::variant<NamedText, std::string>;
+using TokenizerChoice = std::variant<NamedTokenizer, std::string>;
+
+/// Loads a text for a run with two threads.
+LanguageData load_text(const Dataset& dataset, const TokenizerChoice& tokenizer,
+                       const std::shared_ptr<const Tokenizer>& of_model = nullptr,
+                       const TextReader& reader = {.threads = 2}) {
+  return load_language_data({.dataset = dataset, .tokenizer = tokenizer, .block_size = 8}, reader,
+                            World::alone(), of_model);
 }
 
 std::vector<int32_t> first_window(const LanguageData& data) {
@@ -253,9 +255,9 @@ std::vector<int32_t> first_window(const LanguageData& data) {
 TEST_F(TokenFile, ALargeTextIsInAFileAndASmallOneIsNot) {
   const std::string text = sample_text(33000), path = temporary_ / "large.txt";
   write_text(path, text);
-  const LanguageData large = load_language_data(config_for(path, "char"), World::alone());
+  const LanguageData large = load_text(path, NamedTokenizer::characters);
   EXPECT_EQ(files().size(), 1U);
-  const LanguageData small = load_language_data(config_for("sample", "auto"), World::alone());
+  const LanguageData small = load_text(NamedText::sample, NamedTokenizer::of_model);
   EXPECT_EQ(files().size(), 1U);
   EXPECT_EQ(first_window(large), first_window(small));
   EXPECT_EQ(first_window(large), CharTokenizer(text).encode(text.substr(0, 8)));
@@ -267,47 +269,42 @@ TEST_F(TokenFile, ATokenizersFileCountsByItsContents) {
   const std::string json = CharTokenizer(sample_text(2000) + "!\"#$").to_json();
   write_text(temporary_ / "tokenizer.json", json);
   const std::string text = temporary_ / "text.txt";
-  const LanguageData of_file =
-      load_language_data(config_for(text, temporary_ / "tokenizer.json"), World::alone());
-  const LanguageData of_folder = load_language_data(config_for(text, temporary_.path()), World::alone());
+  const LanguageData of_file = load_text(text, temporary_ / "tokenizer.json");
+  const LanguageData of_folder = load_text(text, temporary_.path());
   EXPECT_EQ(of_file.tokenizer->to_json(), of_folder.tokenizer->to_json());
   EXPECT_EQ(of_file.vocabulary_size, CharTokenizer(sample_text(2000) + "!\"#$").vocabulary_size());
   EXPECT_EQ(of_file.text_hash, of_folder.text_hash);
   EXPECT_EQ(first_window(of_file), of_file.tokenizer->encode(sample_text(1).substr(0, 8)));
-  EXPECT_NE(first_window(of_file),
-            first_window(load_language_data(config_for(text, "char"), World::alone())));
+  EXPECT_NE(first_window(of_file), first_window(load_text(text, NamedTokenizer::characters)));
 
   write_text(temporary_ / "text.txt", "a text with Ü\n" + sample_text(50));
-  expect_contains(
-      user_error([&] { load_language_data(config_for(text, temporary_.path()), World::alone()); }),
-      {text, "Ü"});
-  expect_contains(user_error([&] { load_language_data(config_for(text, "none.json"), World::alone()); }),
+  expect_contains(user_error([&] { load_text(text, temporary_.path()); }), {text, "Ü"});
+  expect_contains(user_error([&] { load_text(text, "none.json"); }),
                   {"data.tokenizer = none.json", "none.json does not exist"});
 }
 
 TEST_F(TokenFile, ATokenizerWithOtherTokensThanTheModelsIsRefused) {
   const std::string path = temporary_ / "text.txt", text = sample_text(50);
   write_text(path, text);
-  const auto load = [&](const std::string& tokenizer, const std::string& of_model) {
-    load_language_data(config_for(path, tokenizer), World::alone(),
-                       std::make_shared<CharTokenizer>(of_model));
+  const auto load = [&](const TokenizerChoice& tokenizer, const std::string& of_model) {
+    load_text(path, tokenizer, std::make_shared<CharTokenizer>(of_model));
   };
-  expect_contains(user_error([&] { load("char", text + "!"); }),
+  expect_contains(user_error([&] { load(NamedTokenizer::characters, text + "!"); }),
                   {"data.tokenizer = char is not the tokenizer of model.from", "the id 2 is another token"});
   write_text(temporary_ / "tokenizer.json", CharTokenizer(text + "!").to_json());
   expect_contains(user_error([&] { load(temporary_ / "tokenizer.json", text); }), {"is not the tokenizer"});
-  for (const char* more : {"", "\u00fc"}) EXPECT_NO_THROW(load("char", text + more));
-  EXPECT_NO_THROW(load("auto", text + "!"));
+  for (const char* more : {"", "\u00fc"}) EXPECT_NO_THROW(load(NamedTokenizer::characters, text + more));
+  EXPECT_NO_THROW(load(NamedTokenizer::of_model, text + "!"));
 }
 
 TEST_F(TokenFile, ACharacterThatTheModelLacksIsNamed) {
   const std::string path = temporary_ / "text.txt", text = sample_text(50);
   write_text(path, text + "\u00fc\u20ac");
   const auto of_model = std::make_shared<CharTokenizer>(text + "\u00fc");
-  Config config = config_for(path, "char");
-  config.model.from = "hf";
-  config.model.vocab_size = of_model->vocabulary_size();
-  const std::string message = user_error([&] { load_language_data(config, World::alone(), of_model); });
+  const std::string message = user_error([&] {
+    load_text(path, NamedTokenizer::characters, of_model,
+              {.model = "hf", .vocab_size = of_model->vocabulary_size(), .threads = 2});
+  });
   expect_contains(message, {"data.tokenizer = char", "\"\u20ac\"", "model.from = hf"});
   EXPECT_EQ(message.find("0 means"), std::string::npos) << message;
 }
@@ -321,7 +318,7 @@ TEST_F(TokenFile, ATokenizerWithOtherRulesThanTheModelsIsNamed) {
     change(json);
     write_text(file, json.dump());
     testing::internal::CaptureStderr();
-    load_language_data(config_for(path, file), World::alone(), tokenizer_from_json(golden, "golden"));
+    load_text(path, file, tokenizer_from_json(golden, "golden"));
     return testing::internal::GetCapturedStderr();
   };
   EXPECT_EQ(warning_for([](nlohmann::json& json) { json["model"]["dropout"] = nullptr; }), "")

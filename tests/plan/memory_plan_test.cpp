@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/text.h"
+#include "dist/data_parallel.h"
 #include "nn/layers.h"
 #include "parameters/adamw.h"
 #include "plan/language_planner.h"
@@ -28,32 +29,31 @@ std::map<std::string, int64_t> peaks(const std::vector<MemoryUse>& uses) {
 }
 
 /// Returns the configuration of a small GPT on the built-in text.
-Config small(const std::vector<const char*>& words, const std::string& folder) {
+Job small(const std::vector<const char*>& words, const std::string& folder) {
   const std::string log = "log.dir=" + folder;
   std::vector<const char*> all = {"data.dataset=sample", "data.block_size=24", "model.n_layer=3",
                                   "model.n_head=2",      "model.n_embd=32",    "train.steps=3",
                                   "train.batch_size=4",  "train.device=cpu",   "data.train_split=0.995",
-                                  "train.eval_every=2",  "dist.replicas=1",    "train.sample_every=3"};
+                                  "train.eval_every=2",  "dist.replicas=1",    "train.sample_every=3",
+                                  "train.threads=1"};
   all.push_back(log.c_str());
   all.insert(all.end(), words.begin(), words.end());
-  Config config = load(all);
-  config.is_settled = true;
-  return config;
+  return resolve(load_words(all), World::alone());
 }
 
-void run_on(MemoryPool& pool, const Config& config) {
+void run_on(MemoryPool& pool, const Job& job) {
   const StreamModeScope own({.memory = &pool});
   const World world = World::alone();
-  const LanguageData data = load_language_data(config, world);
-  const std::unique_ptr<Gpt> model = make_gpt(config, data.vocabulary_size);
+  const LanguageData data = language_data(job, world, nullptr);
+  const std::unique_ptr<LanguageModel> model = make_model(job, data.vocabulary_size);
   const QuietStderr quiet;
-  EXPECT_EQ(train(config, world, language_task(config, *model, data)), 0);
+  EXPECT_EQ(train(job, world, LanguageTask(job, *model, data)), 0);
 }
 
-MemoryPlan plan_of(const Config& config) {
+MemoryPlan plan_of(const Job& job) {
   const World world = World::alone();
-  const LanguageData data = load_language_data(config, world);
-  return language_planner(config, world, data).plan(config);
+  const LanguageData data = language_data(job, world, nullptr);
+  return language_planner(job, world, data).plan(job);
 }
 
 TEST(MemoryPlan, IsToTheByteWhatARunTakes) {
@@ -71,10 +71,10 @@ TEST(MemoryPlan, IsToTheByteWhatARunTakes) {
       {"train.batch_size=3", "model.n_layer=1", "data.block_size=70"}};
   for (const auto& words : settings) {
     const TemporaryDirectory directory;
-    const Config config = small(words, directory / "run");
+    const Job job = small(words, directory / "run");
     CountingPool pool;
-    run_on(pool, config);
-    const MemoryPlan plan = plan_of(config);
+    run_on(pool, job);
+    const MemoryPlan plan = plan_of(job);
     for (const MemoryRow& row : plan.rows) EXPECT_GE(row.bytes, 0.0) << row.name;
     auto planned = peaks(plan.uses), run = peaks(pool.table());
     // A thread prepares the next batch. The run may reach its peak before that batch exists. It may also
@@ -95,12 +95,12 @@ TEST(MemoryPlan, AShortBatchAtTheEndOfAnEpochTakesNoMemoryOfItsOwn) {
   const std::string dataset = "data.dataset=" + (directory / "text.txt");
   write_text(directory / "text.txt", sample_text(40));
   const auto most = [&](const char* steps, const char* name) {
-    const Config config = small({dataset.c_str(), steps, "train.batch_size=28", "train.sample_every=0",
-                                 "train.eval_every=-1", "data.train_split=0.9", "snapshot.path=none"},
-                                directory / name);
+    const Job job = small({dataset.c_str(), steps, "train.batch_size=28", "train.sample_every=0",
+                           "train.eval_every=-1", "data.train_split=0.9", "snapshot.path=none"},
+                          directory / name);
     CountingPool pool;
-    run_on(pool, config);
-    const MemoryPlan plan = plan_of(config);
+    run_on(pool, job);
+    const MemoryPlan plan = plan_of(job);
     EXPECT_NEAR(plan.blocks, static_cast<double>(pool.most()), static_cast<double>(pool.most()) / 50);
     return pool.most();
   };
@@ -125,7 +125,7 @@ TEST(MemoryPlan, IsWhatARankOfSeveralTakesThatCutWhatTheyKeep) {
   for (std::vector<const char*> words : settings) {
     words.insert(words.end(), {"dist.shard=full", "dist.replicas=4", "snapshot.path=none"});
     const TemporaryDirectory directory;
-    const Config config = small(words, directory / "run");
+    const Job job = small(words, directory / "run");
     const auto group = LocalCommunicator::make_group(2);
     std::map<std::string, int64_t> run;
     {
@@ -135,17 +135,16 @@ TEST(MemoryPlan, IsWhatARankOfSeveralTakesThatCutWhatTheyKeep) {
         CountingPool pool;
         {
           const StreamModeScope own({.memory = &pool});
-          const LanguageData data = load_language_data(config, world);
-          const std::unique_ptr<Gpt> model = make_gpt(config, data.vocabulary_size);
-          EXPECT_EQ(train(config, world, language_task(config, *model, data)), 0);
+          const LanguageData data = language_data(job, world, nullptr);
+          const std::unique_ptr<LanguageModel> model = make_model(job, data.vocabulary_size);
+          EXPECT_EQ(train(job, world, LanguageTask(job, *model, data)), 0);
         }
         if (world.is_first()) run = peaks(pool.table());
       });
     }
-    const LanguageData data = load_language_data(config, World::alone());
-    auto planned = peaks(language_planner(config, World::alone(), data)
-                             .plan_at(config, {.ranks = 2, .ranks_of_host = 1})
-                             .uses);
+    const LanguageData data = language_data(job, World::alone(), nullptr);
+    auto planned = peaks(
+        language_planner(job, World::alone(), data).plan_at(job, {.ranks = 2, .ranks_of_host = 1}).uses);
     const int64_t batch = planned.extract("batches").mapped();
     const int64_t early = planned.extract("total").mapped() - run.extract("total").mapped();
     EXPECT_TRUE(early >= 0 && early <= batch) << early;
@@ -154,17 +153,17 @@ TEST(MemoryPlan, IsWhatARankOfSeveralTakesThatCutWhatTheyKeep) {
   }
 }
 
-Planner planner_of(const Config& config, const MemoryLimit& limit) {
-  const auto data = std::make_shared<LanguageData>(load_language_data(config, World::alone()));
-  Planner planner = language_planner(config, World::alone(), *data);
+Planner planner_of(const Job& job, const MemoryLimit& limit) {
+  const auto data = std::make_shared<LanguageData>(language_data(job, World::alone(), nullptr));
+  Planner planner = language_planner(job, World::alone(), *data);
   planner.limits = {limit};
-  planner.plan_at = [data, plan = planner.plan_at](const Config& of, const PlannedRanks& place) {
+  planner.plan_at = [data, plan = planner.plan_at](const Job& of, const PlannedRanks& place) {
     return plan(of, place);
   };
   return planner;
 }
 
-Config random_tokens(std::vector<const char*> words) {
+Job random_tokens(std::vector<const char*> words) {
   words.insert(words.begin(),
                {"train.steps=1", "data.dataset=random_tokens", "train.device=cpu", "model.vocab_size=65"});
   return load(words);
@@ -172,10 +171,10 @@ Config random_tokens(std::vector<const char*> words) {
 
 TEST(MemoryPlan, WhatCannotFitNamesTheKeyThatDominates) {
   const auto refusal = [](const std::vector<const char*>& words) {
-    const Config config = random_tokens(words);
+    const Job job = random_tokens(words);
     const Planner planner =
-        planner_of(config, {24 * gib, "this machine has 24 GiB for 1 rank", MemoryLimit::Bounds::host});
-    return user_error([&] { require_memory(config, planner); });
+        planner_of(job, {24 * gib, "this machine has 24 GiB for 1 rank", MemoryLimit::Bounds::host});
+    return user_error([&] { require_memory(job, planner); });
   };
   expect_contains(refusal({"train.batch_size=100000000"}),
                   {"train.batch_size = 100000000: a rank needs at least", "activations",
@@ -189,42 +188,42 @@ TEST(MemoryPlan, WhatCannotFitNamesTheKeyThatDominates) {
 
 TEST(MemoryPlan, FitsIntoWhatTheUserLeavesARank) {
   const World world = World::alone();
-  Config config = random_tokens({"train.batch_size=128", "train.memory_gib=0.25"});
-  const LanguageData data = load_language_data(config, world);
-  const Planner planner = language_planner(config, world, data);
+  Job job = random_tokens({"train.batch_size=128", "train.memory_gib=0.25"});
+  const LanguageData data = language_data(job, world, nullptr);
+  const Planner planner = language_planner(job, world, data);
   const std::string owner = "train.memory_gib = 0.25 leaves a rank 256 MiB";
-  EXPECT_EQ(judge(planner.plan(config), planner.limits).limit.owner, owner);
-  expect_contains(describe_plan(config, planner), {"it does not fit: " + owner});
-  expect_contains(user_error([&] { require_memory(config, planner); }),
+  EXPECT_EQ(judge(planner.plan(job), planner.limits).limit.owner, owner);
+  expect_contains(describe_plan(job, planner), {"it does not fit: " + owner});
+  expect_contains(user_error([&] { require_memory(job, planner); }),
                   {"a rank needs at least", "but " + owner + "; what fits: "});
-  const auto remedy = cheapest_remedy(config, planner);
+  const auto remedy = cheapest_remedy(job, planner);
   ASSERT_TRUE(remedy.has_value());
   EXPECT_LE(remedy->verdict.needed, 0.25 * gib);
 
-  config.train.memory_gib = 1e6;
-  const Planner roomy = language_planner(config, world, data);
-  EXPECT_NE(judge(roomy.plan(config), roomy.limits).limit.owner.find("has"), std::string::npos)
+  job.compute.memory_gib = 1e6;
+  const Planner roomy = language_planner(job, world, data);
+  EXPECT_NE(judge(roomy.plan(job), roomy.limits).limit.owner.find("has"), std::string::npos)
       << "a setting above the machine's memory must not raise the limit";
-  config.train.memory_gib = 0;
-  EXPECT_EQ(language_planner(config, world, data).limits.size(), memory_limits(world).size());
+  job.compute.memory_gib = 0;
+  EXPECT_EQ(language_planner(job, world, data).limits.size(), memory_limits(world).size());
 }
 
 TEST(MemoryPlan, TheLargestBatchIsTheLargest) {
-  Config config = random_tokens({"train.accumulate=2"});
-  Planner planner = planner_of(config, {0, "a limit"});
-  planner.limits[0].bytes = planner.plan(config).peak + 20e6;
-  const auto largest = largest_batch(config, planner);
+  Job job = random_tokens({"train.accumulate=2"});
+  Planner planner = planner_of(job, {0, "a limit"});
+  planner.limits[0].bytes = planner.plan(job).peak + 20e6;
+  const auto largest = largest_batch(job, planner);
   ASSERT_TRUE(largest.has_value());
   EXPECT_EQ(*largest % 2, 0);
-  config.train.batch_size = *largest;
-  EXPECT_TRUE(judge(planner.plan(config), planner.limits).fits());
-  config.train.batch_size += 2;
-  EXPECT_FALSE(judge(planner.plan(config), planner.limits).fits());
+  job.batches.batch_size = *largest;
+  EXPECT_TRUE(judge(planner.plan(job), planner.limits).fits());
+  job.batches.batch_size += 2;
+  EXPECT_FALSE(judge(planner.plan(job), planner.limits).fits());
 }
 
 TEST(MemoryPlan, TheRemedyFitsAndIsTheCheapest) {
-  const Config config = random_tokens({"train.batch_size=64", "model.n_layer=12"});
-  Planner planner = planner_of(config, {0, "a limit"});
+  const Job job = random_tokens({"train.batch_size=64", "model.n_layer=12"});
+  Planner planner = planner_of(job, {0, "a limit"});
   const auto settings = [](const std::vector<std::string>& texts) {
     std::vector<Setting> all;
     for (const std::string& text : texts)
@@ -236,82 +235,83 @@ TEST(MemoryPlan, TheRemedyFitsAndIsTheCheapest) {
                                                           {"train.recompute=block"},
                                                           {"train.recompute=block", "train.accumulate=4"}};
   for (const std::vector<std::string>& remedy : remedies) {
-    planner.limits[0].bytes = planner.plan(with_settings(config, settings(remedy))).peak;
-    const auto found = cheapest_remedy(config, planner);
+    planner.limits[0].bytes = planner.plan(with_settings(job, settings(remedy))).peak;
+    const auto found = cheapest_remedy(job, planner);
     ASSERT_TRUE(found.has_value()) << joined(remedy);
     std::vector<std::string> chosen;
     for (const MemoryChange& change : found->changes) chosen.push_back(change.setting);
     EXPECT_EQ(chosen, remedy);
-    EXPECT_TRUE(judge(planner.plan(with_settings(config, settings(chosen))), planner.limits).fits());
+    EXPECT_TRUE(judge(planner.plan(with_settings(job, settings(chosen))), planner.limits).fits());
   }
   planner.limits[0].bytes = 1;
-  EXPECT_FALSE(cheapest_remedy(config, planner).has_value());
+  EXPECT_FALSE(cheapest_remedy(job, planner).has_value());
 }
 
 TEST(MemoryPlan, IdsOfATextHaveARowIfTheyAreInMemory) {
-  const Config config = random_tokens({});
-  for (LanguageData data = load_language_data(config, World::alone()); const int64_t ids : {0, 200'000'000}) {
+  const Job job = random_tokens({});
+  for (LanguageData data = language_data(job, World::alone(), nullptr);
+       const int64_t ids : {0, 200'000'000}) {
     data.id_bytes = ids;
-    Planner planner = language_planner(config, World::alone(), data);
+    Planner planner = language_planner(job, World::alone(), data);
     planner.place.program.resident = 300e6;
-    const MemoryPlan plan = planner.plan(config);
+    const MemoryPlan plan = planner.plan(job);
     EXPECT_EQ(plan.rows[0].bytes, 300e6 - static_cast<double>(ids));
     EXPECT_EQ(plan.rows[1].name == "ids of the text" && plan.rows[1].bytes == 200e6, ids > 0);
   }
 }
 
 TEST(MemoryPlan, AStageThatFitsIsFoundAndTheFewestRanksThatDo) {
-  const Config config =
+  const Job job =
       random_tokens({"dist.replicas=2", "model.n_embd=256", "model.n_layer=24", "train.recompute=block"});
-  Planner planner = planner_of(config, {0, "a limit"});
+  Planner planner = planner_of(job, {0, "a limit"});
   planner.place = {.ranks = 2, .ranks_of_host = 2};
-  const auto at = [&](const char* stage, int ranks) {
-    Config other = config;
+  const auto at = [&](Shard stage, int ranks) {
+    Job other = job;
     other.dist.shard = stage;
     other.dist.replicas = ranks;
     const PlannedRanks place{.ranks = ranks, .ranks_of_host = 2, .writes_together = true};
     return planner.plan_at(other, place).peak;
   };
-  for (const std::string stage : {"gradients", "full"}) {
-    planner.limits[0].bytes = at(stage.c_str(), 2);
-    const auto found = cheapest_remedy(config, planner);
-    ASSERT_TRUE(found.has_value()) << stage;
+  for (const Shard stage : {Shard::gradients, Shard::full}) {
+    planner.limits[0].bytes = at(stage, 2);
+    const auto found = cheapest_remedy(job, planner);
+    ASSERT_TRUE(found.has_value()) << name(stage);
     ASSERT_EQ(found->changes.size(), 1u);
-    EXPECT_EQ(found->changes[0].setting, "dist.shard=" + stage);
+    EXPECT_EQ(found->changes[0].setting, concat("dist.shard=", name(stage)));
   }
-  Config full = config;
-  full.dist.shard = "full";
+  Job full = job;
+  full.dist.shard = Shard::full;
   EXPECT_EQ(fewest_ranks(full, planner), 2);
-  planner.limits[0].bytes = at("full", 6);
-  ASSERT_GT(at("full", 4), at("full", 6));
+  planner.limits[0].bytes = at(Shard::full, 6);
+  ASSERT_GT(at(Shard::full, 4), at(Shard::full, 6));
   EXPECT_EQ(fewest_ranks(full, planner), 6);
   Planner few = planner;
-  few.most_samples = 5 * full.train.batch_size / full.dist.replicas;
+  few.most_samples = 5 * full.batches.batch_size / full.dist.replicas;
   EXPECT_EQ(fewest_ranks(full, few), std::nullopt) << "the data has five batches";
-  EXPECT_EQ(fewest_ranks(config, planner), std::nullopt) << "without sharding, more ranks do not help";
-  expect_contains(describe_plan(config, planner), {"2 on each host like this one: ", "dist.shard=full on 6"});
+  EXPECT_EQ(fewest_ranks(job, planner), std::nullopt) << "without sharding, more ranks do not help";
+  expect_contains(describe_plan(job, planner), {"2 on each host like this one: ", "dist.shard=full on 6"});
 }
 
 TEST(MemoryPlan, WhatWouldBeRefusedIsNotProposed) {
   for (const auto& words : {std::vector{"dist.shard=full", "dist.group=2"}, {"dist.reduction=native"}}) {
-    Config config = random_tokens(words);
-    config.dist.replicas = 4;
-    Planner planner = planner_of(config, {gib / 1024, "a small limit"});
+    Job job = random_tokens(words);
+    job.dist.replicas = 4;
+    Planner planner = planner_of(job, {gib / 1024, "a small limit"});
     planner.place = {.ranks = 4, .ranks_of_host = 1};
-    const std::string text = describe_plan(config, planner);
+    const std::string text = describe_plan(job, planner);
     expect_contains(text, {"it does not fit: a small limit", "nothing but a narrower model fits"});
     EXPECT_EQ(text.find("dist.shard="), std::string::npos) << text;
-    expect_contains(user_error([&] { require_memory(config, planner); }), {"but a small limit; "});
+    expect_contains(user_error([&] { require_memory(job, planner); }), {"but a small limit; "});
   }
 }
 
 TEST(MemoryPlan, RanksOfAHostShare) {
-  const Config config = random_tokens({"dist.replicas=2", "model.n_embd=256", "snapshot.path=none"});
-  const LanguageData data = load_language_data(config, World::alone());
+  const Job job = random_tokens({"dist.replicas=2", "model.n_embd=256", "snapshot.path=none"});
+  const LanguageData data = language_data(job, World::alone(), nullptr);
   const auto plan = [&](int ranks) {
-    return plan_memory(config, {.ranks = ranks, .ranks_of_host = ranks}, [&](const Config& made) {
-      const std::shared_ptr<const Gpt> model = make_gpt(made, data.vocabulary_size);
-      return std::pair(std::shared_ptr<const void>(model), language_task(made, *model, data));
+    return plan_memory(job, {.ranks = ranks, .ranks_of_host = ranks}, [&](const Job& made) {
+      const auto planned = std::make_shared<const PlannedTask>(made, data);
+      return std::shared_ptr<const TrainingTask>(planned, &planned->task);
     });
   };
   const MemoryPlan one = plan(1), both = plan(2);
@@ -324,22 +324,20 @@ TEST(MemoryPlan, RanksOfAHostShare) {
 TEST(MemoryPlan, AShardedRankKeepsItsPartAndAFewUnits) {
   const auto rows = [](const std::string& stage, int replicas) {
     const std::string shard = "dist.shard=" + stage, count = concat("dist.replicas=", replicas);
-    const Config config =
-        random_tokens({"model.n_embd=256", "model.n_layer=8", "data.block_size=8", "train.batch_size=1",
-                       "snapshot.path=none", shard.c_str(), count.c_str()});
-    const LanguageData data = load_language_data(config, World::alone());
+    const Job job = random_tokens({"model.n_embd=256", "model.n_layer=8", "data.block_size=8",
+                                   "train.batch_size=1", "snapshot.path=none", shard.c_str(), count.c_str()});
+    const LanguageData data = language_data(job, World::alone(), nullptr);
     std::map<std::string, double> all;
-    for (const MemoryRow& row : language_planner(config, World::alone(), data)
-                                    .plan_at(config, {.ranks = 4, .ranks_of_host = 4})
-                                    .rows)
+    for (const MemoryRow& row :
+         language_planner(job, World::alone(), data).plan_at(job, {.ranks = 4, .ranks_of_host = 4}).rows)
       all[row.name] = row.bytes;
     return all;
   };
-  const Config config = random_tokens({"model.n_embd=256", "model.n_layer=8", "data.block_size=8"});
-  const LanguageData data = load_language_data(config, World::alone());
-  const std::unique_ptr<Gpt> model = make_gpt(config, data.vocabulary_size);
-  const TrainingTask task = language_task(config, *model, data);
-  const ParameterSpace space(task.parameters, task.group);
+  const Job job = random_tokens({"model.n_embd=256", "model.n_layer=8", "data.block_size=8"});
+  const LanguageData data = language_data(job, World::alone(), nullptr);
+  const std::unique_ptr<LanguageModel> model = make_model(job, data.vocabulary_size);
+  const LanguageTask task(job, *model, data);
+  const ParameterSpace space(task.parameters(), task.group_rule());
   const double all = 4.0 * static_cast<double>(space.layout.elements()), part = all / 4, little = 0.04 * part;
   std::vector<double> units;
   for (const Range& unit : space.layout.units()) units.push_back(4.0 * static_cast<double>(unit.size()));

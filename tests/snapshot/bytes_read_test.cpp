@@ -5,7 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "huggingface/load_gpt.h"
+#include "huggingface/load_model.h"
 #include "snapshot/run_folder.h"
 #include "tests/support/held_tensors.h"
 #include "tests/support/tiny_training.h"
@@ -59,7 +59,7 @@ class BytesRead : public testing::Test {
   }
 
   void save(int64_t step) const {
-    SnapshotStore store(config_.snapshot.path, 5);
+    SnapshotStore store(config_.snapshot_place(), 5);
     HeldTensors tensors = tensors_of(1, HeldTensors::everything);
     tensors.count(0, static_cast<double>(step));
     Snapshot snapshot;
@@ -69,12 +69,12 @@ class BytesRead : public testing::Test {
   }
 
   TemporaryDirectory directory_;
-  Config config_ = [this] {
-    Config config;
-    config.train.steps = 100;
-    config.log.dir = directory_ / "run";
-    config.snapshot.path = directory_ / "run/snapshots";
-    return config;
+  Job config_ = [this] {
+    Job job;
+    job.length.steps = 100;
+    job.log.dir = directory_ / "run";
+    job.snapshots.path = directory_ / "run/snapshots";
+    return job;
   }();
 };
 
@@ -88,7 +88,7 @@ TEST_F(BytesRead, OfARunThatResumesAreEachRanksShare) {
         HeldTensors tensors = tensors_of(ranks, values);
         const Artifacts artifacts;
         bytes_read = 0;
-        RunFolder(config_, world, artifacts).load(tensors);
+        RunFolder(request_of(config_, artifacts), world).load(tensors);
         int64_t share = 0;
         for (const auto& [buffer, range] : tensors.ranges_set()) share += 4 * range.size();
         expect_share(share, concat("rank ", world.rank(), " of ", ranks));
@@ -100,35 +100,35 @@ TEST_F(BytesRead, OfAFolderThatOneRankSeesAreReadByItForAll) {
   const QuietStderr quiet;
   run_ranks(3, [&](Communicator& communicator) {
     const World world(communicator.shared_from_this());
-    Config config = config_;
-    if (world.rank() == 2) config.snapshot.path = directory_ / "elsewhere";
+    Job job = config_;
+    if (world.rank() == 2) job.snapshots.path = directory_ / "elsewhere";
     HeldTensors tensors = tensors_of(3, HeldTensors::owned_ranges);
     const Artifacts artifacts;
     bytes_read = 0;
-    RunFolder folder(config, world, artifacts);
+    RunFolder folder(request_of(job, artifacts), world);
     folder.load(tensors);
     EXPECT_FALSE(folder.is_shared());
     if (world.is_first())
-      expect_share(bytes_of_files(config_.snapshot.path + "/step-00000005", ".safetensors"), "rank 0");
+      expect_share(bytes_of_files(config_.snapshot_place() + "/step-00000005", ".safetensors"), "rank 0");
     else
       EXPECT_EQ(bytes_read, 0) << "rank " << world.rank();
   });
 }
 
 /// Runs a training like train_gpt, on ranks that are threads. Returns what each rank has read of snapshots.
-std::vector<int64_t> train_and_count(int ranks, const Config& settings) {
+std::vector<int64_t> train_and_count(int ranks, const Job& settings) {
   const QuietStderr quiet;
   std::vector<int64_t> read(static_cast<size_t>(ranks));
   run_ranks(ranks, [&](Communicator& communicator) {
     const World world(communicator.shared_from_this());
-    Config config = settings;
-    config.train.threads = 1;
+    Job job = settings;
+    job.compute.threads = 1;
     bytes_read = 0;
-    settle(config, world);
-    const auto source = settle_model(config, world);
-    const LanguageData data = language_data(config, world, source.get());
-    const auto model = make_gpt(config, data.vocabulary_size);
-    EXPECT_EQ(train(config, world, language_task(config, *model, data, source.get())), 0);
+    job = resolve(job, world);
+    const auto source = take_source(job, world);
+    const LanguageData data = language_data(job, world, source.get());
+    const auto model = make_model(job, data.vocabulary_size);
+    EXPECT_EQ(train(job, world, LanguageTask(job, *model, data, source.get())), 0);
     read[static_cast<size_t>(world.rank())] = bytes_read;
   });
   return read;
@@ -136,41 +136,40 @@ std::vector<int64_t> train_and_count(int ranks, const Config& settings) {
 
 TEST_F(BytesRead, OfARunThatBeganWithAModelAreEachRanksShareToo) {
   write_text(directory_ / "text", sample_text(100));
-  Config first = tiny_config(directory_, 2);
-  first.data.dataset = directory_ / "text";
+  Job first = tiny_config(directory_, 2);
+  first.text.dataset = directory_ / "text";
   first.model.n_embd = 256;
-  first.train.eval_every = -1;
-  first.train.steps = first.train.warmup_steps = 1;
+  first.validation.eval_every = -1;
+  first.length.steps = first.schedule.warmup_steps = 1;
   first.log.dir = directory_ / "first";
-  first.snapshot = SnapshotConfig{.path = directory_ / "first/snapshots"};
+  first.snapshots = SnapshotOptions{.path = directory_ / "first/snapshots"};
   train_and_count(1, first);
-  const std::string found = first.snapshot.path + "/step-00000001";
+  const std::string found = first.snapshot_place() + "/step-00000001";
   const int64_t values = bytes_of_files(found, "model.safetensors"),
                 states = bytes_of_files(found, "optimizer.safetensors");
   EXPECT_GT(values, 8 * most_besides);
 
   bytes_read = 0;
-  load_gpt(SourceModel(first.log.dir, World::alone()));
+  load_model(SourceModel(first.log.dir, World::alone()));
   expect_share(values, "a model that is loaded for generating");
 
-  Config next = first;
-  next.model = ModelConfig{};
+  Job next = first;
+  next.model = ModelOptions{};
   next.model.from = first.log.dir;
   next.log.dir = directory_ / "run";
-  next.snapshot.path = directory_ / "run/snapshots";
-  unset_model(next);
+  next.snapshots.path = directory_ / "run/snapshots";
   const std::vector<int64_t> at_its_begin = train_and_count(2, next);
   EXPECT_LE(at_its_begin[0], values + most_besides) << "rank 0 sends the values to the others";
   EXPECT_EQ(at_its_begin[1], 0);
-  next.train.steps = 2;
-  for (const char* stage : {"none", "optimizer", "full"}) {
+  next.length.steps = 2;
+  for (const Shard stage : {Shard::none, Shard::optimizer, Shard::full}) {
     next.dist.shard = stage;
-    ++next.train.steps;
-    const int64_t share = (stage == std::string("full") ? values / 2 : values) + states / 2;
+    ++next.length.steps;
+    const int64_t share = (stage == Shard::full ? values / 2 : values) + states / 2;
     const std::vector<int64_t> read = train_and_count(2, next);
     for (size_t rank = 0; rank < 2; ++rank) {
-      EXPECT_GE(read[rank], share - most_besides) << stage << ", rank " << rank;
-      EXPECT_LE(read[rank], share + most_besides) << stage << ", rank " << rank;
+      EXPECT_GE(read[rank], share - most_besides) << name(stage) << ", rank " << rank;
+      EXPECT_LE(read[rank], share + most_besides) << name(stage) << ", rank " << rank;
     }
   }
 }

@@ -140,23 +140,23 @@ TEST(ParallelSnapshot, WhatOthersSeeIsWholeWhoeverWritesAndReadsIt) {
 
 TEST(ParallelSnapshot, ARunLeavesTheSameBytesAtAnyNumberOfRanks) {
   const TemporaryDirectory directory;
-  Config config = tiny_config(directory, 5);
-  config.train.steps = 12;
-  config.train.eval_every = 6;
-  config.model.n_embd = 32;
-  config.snapshot = {.path = directory / "run/snapshots", .every_steps = 4, .keep = 3, .resume = "never"};
+  Job job = tiny_config(directory, 5);
+  job.length.steps = 12;
+  job.validation.eval_every = 6;
+  job.model.n_embd = 32;
+  job.snapshots = {.path = directory / "run/snapshots", .every_steps = 4, .keep = 3, .resume = Resume::never};
   std::map<std::string, std::string> expected;
   for (const int ranks : {1, 2, 3, 4}) {
-    train_on(ranks, 1, config);
+    train_on(ranks, 1, job);
     std::map<std::string, std::string> left;
-    for (const auto& entry : fs::recursive_directory_iterator(config.snapshot.path))
+    for (const auto& entry : fs::recursive_directory_iterator(job.snapshot_place()))
       if (entry.is_regular_file())
-        left[entry.path().lexically_relative(config.snapshot.path)] = read_text(entry.path());
+        left[entry.path().lexically_relative(job.snapshot_place())] = read_text(entry.path());
     left.erase(".owner");
     if (ranks == 1) expected = left;
     EXPECT_EQ(left.size(), 28u) << "after steps 4, 8 and 12, and the best";
     EXPECT_TRUE(left == expected) << ranks << " ranks";
-    fs::remove_all(config.log.dir);
+    fs::remove_all(job.log.dir);
   }
 }
 

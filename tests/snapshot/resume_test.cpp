@@ -69,18 +69,18 @@ TEST(Restore, EveryRankGetsWhatRankZeroReads) {
 
 TEST(Restore, ASnapshotThatIsDamagedAfterItWasFoundGivesWayToTheOneBefore) {
   const TemporaryDirectory directory;
-  Config config;
-  config.train.steps = 100;
-  config.log.dir = directory / "run";
-  config.snapshot.path = directory / "run/snapshots";
-  SnapshotStore store(config.snapshot.path, 5);
+  Job job;
+  job.length.steps = 100;
+  job.log.dir = directory / "run";
+  job.snapshots.path = directory / "run/snapshots";
+  SnapshotStore store(job.snapshot_place(), 5);
   for (const int64_t step : {3, 5}) {
     Snapshot snapshot = counted(step);
-    snapshot.configuration = to_ini(config);
+    snapshot.configuration = to_ini(job);
     save_counted(store, snapshot);
   }
   const auto damage = [&](const char* step) {
-    std::fstream file(config.snapshot.path + step, std::ios::binary | std::ios::in | std::ios::out);
+    std::fstream file(job.snapshot_place() + step, std::ios::binary | std::ios::in | std::ios::out);
     file.seekp(9'000'000);
     file.put('\x7f');
   };
@@ -91,7 +91,7 @@ TEST(Restore, ASnapshotThatIsDamagedAfterItWasFoundGivesWayToTheOneBefore) {
     std::vector<NamedTensor> parameters = {{"small", zeros({3})}, {"large", zeros({1500, 1500})}};
     const ParameterSpace space(parameters);
     SpaceTensors tensors(space, nullptr, 2);
-    RunFolder folder(config, world, artifacts);
+    RunFolder folder(request_of(job, artifacts), world);
     EXPECT_EQ(folder.snapshot()->step, 5);
     on_first_rank(world, [&] { damage("/step-00000005/model.safetensors"); });
     folder.load(tensors);
@@ -107,7 +107,7 @@ TEST(Restore, ASnapshotThatIsDamagedAfterItWasFoundGivesWayToTheOneBefore) {
 class DamagedTensors : public testing::Test {
  protected:
   void damage(int step, const std::string& file) const {
-    const std::string path = concat(config_.snapshot.path, "/step-0000000", step, "/", file);
+    const std::string path = concat(config_.snapshot_place(), "/step-0000000", step, "/", file);
     std::string bytes = read_text(path);
     bytes.back() ^= 2;
     write_text(path, bytes);
@@ -132,19 +132,19 @@ class DamagedTensors : public testing::Test {
   }
 
   TemporaryDirectory directory_;
-  Config config_ = [this] {
-    Config config = tiny_config(directory_, 2);
-    config.train.steps = 6;
-    config.train.eval_every = 1;
-    config.snapshot = SnapshotConfig{.path = directory_ / "run/snapshots", .every_steps = 2, .keep = 3};
-    return config;
+  Job config_ = [this] {
+    Job job = tiny_config(directory_, 2);
+    job.length.steps = 6;
+    job.validation.eval_every = 1;
+    job.snapshots = SnapshotOptions{.path = directory_ / "run/snapshots", .every_steps = 2, .keep = 3};
+    return job;
   }();
 };
 
 TEST_F(DamagedTensors, GiveWayToTheSnapshotBeforeAndLeaveTheSameBits) {
   train_on(1, 1, config_);
   fs::copy(config_.log.dir, directory_ / "six", fs::copy_options::recursive);
-  config_.train.steps = 10;
+  config_.length.steps = 10;
   const RunResult undisturbed = train_on(1, 1, config_);
   const auto at_8 = files("snapshots/step-00000008"), at_10 = files("snapshots/step-00000010");
   for (const int ranks : {1, 2}) {
@@ -175,9 +175,9 @@ TEST_F(DamagedTensors, OfAllSnapshotsRefuseTheRunAndLoseNothing) {
   for (const int step : {2, 4, 6}) damage(step, optimizer_file);
   const std::map<std::string, std::string> before = files();
   for (const int64_t steps : {6, 10}) {
-    config_.train.steps = steps;
+    config_.length.steps = steps;
     expect_contains(user_error([&] { train_on(2, 1, config_); }),
-                    {concat("snapshot.path: no valid snapshot is left in ", config_.snapshot.path, ": "),
+                    {concat("snapshot.path: no valid snapshot is left in ", config_.snapshot_place(), ": "),
                      "step-00000002/optimizer.safetensors is damaged",
                      "; --fresh moves it away and starts from scratch"});
     EXPECT_TRUE(files() == before) << steps << " steps";

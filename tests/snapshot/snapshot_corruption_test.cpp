@@ -35,16 +35,18 @@ const std::vector<std::string> files = {"config.json", "model.safetensors", "opt
 class DamagedSnapshot : public testing::Test {
  protected:
   void SetUp() override {
-    Config config = tiny_config(directory_, 1);
-    config.train.steps = 12;
-    config.snapshot.path = directory_ / "snapshots";
-    config.snapshot.every_steps = 4;
-    config.snapshot.keep = 3;
+    Job job = tiny_config(directory_, 1);
+    job.length.steps = 12;
+    job.snapshots.path = directory_ / "snapshots";
+    job.snapshots.every_steps = 4;
+    job.snapshots.keep = 3;
     testing::internal::CaptureStderr();
     run_ranks(1, [&](Communicator& communicator) {
-      const LanguageData data = short_language_data(config, 100);
-      const auto model = make_gpt(config, data.vocabulary_size);
-      train(config, World(communicator.shared_from_this()), language_task(config, *model, data));
+      const World world(communicator.shared_from_this());
+      const Job resolved = resolve(job, world);
+      const LanguageData data = short_language_data(resolved, 100);
+      const auto model = make_model(resolved, data.vocabulary_size);
+      train(resolved, world, LanguageTask(resolved, *model, data));
     });
     testing::internal::GetCapturedStderr();
     for (const std::string& file : files) {

@@ -62,15 +62,15 @@ TEST(SnapshotWriter, WritesWhatTheTensorsHeldWhenItWasCalled) {
 
 TEST(RunSnapshots, AValidationThatIsNotANumberIsNeverTheBest) {
   const TemporaryDirectory directory;
-  Config config;
-  config.train.steps = 10;
-  config.log.dir = directory / "run";
-  config.snapshot.path = directory / "run/snapshots";
+  Job job;
+  job.length.steps = 10;
+  job.log.dir = directory / "run";
+  job.snapshots.path = directory / "run/snapshots";
   const World world = World::alone();
-  const RunFolder folder(config, world, {});
+  const RunFolder folder(request_of(job, {}), world);
   const ParameterSpace space({{"weight", full({1}, 1.0)}});
   const SpaceTensors tensors(space, nullptr, 1);
-  RunSnapshots snapshots(config, world, folder, tensors, {}, [] {});
+  RunSnapshots snapshots(job, world, folder, tensors, {}, [] {});
   EXPECT_FALSE(snapshots.is_best(std::nan("")));
   EXPECT_FALSE(snapshots.is_best(HUGE_VAL));
   EXPECT_TRUE(snapshots.is_best(5.0)) << "the first finite loss is the best";

@@ -134,18 +134,18 @@ std::vector<StepLaunch> launches_of(const std::vector<emulator::Listed>& list, c
 
 }  // namespace
 
-std::vector<StepLaunch> record_step(const Config& config) {
+std::vector<StepLaunch> record_step(const Job& job) {
   const ListedGpu gpu;
   const World world = World::alone();
-  const LanguageData data = load_language_data(config, world);
-  const std::unique_ptr<Gpt> model = make_gpt(config, data.vocabulary_size);
+  const LanguageData data = language_data(job, world, nullptr);
+  const std::unique_ptr<LanguageModel> model = make_model(job, data.vocabulary_size);
   // Drawing the initial values would take most of the time.
   for (const NamedTensor& parameter : model->parameters()) parameter.tensor.initialize(constant_values(0));
-  const TrainingTask task = language_task(config, *model, data);
-  ParameterSpace space(task.parameters, task.group);
-  TrainingEngine engine(config, world, task, space);
-  StepRunner runner(config.train, task, engine, [] {});
-  const int64_t samples = config.train.batch_size;
+  const LanguageTask task(job, *model, data);
+  ParameterSpace space(task.parameters(), task.group_rule());
+  TrainingEngine engine(job, world, task, space);
+  StepRunner runner(job, task, engine, [] {});
+  const int64_t samples = job.batches.batch_size;
   const Batch batch{.inputs = make_batch_memory(data.training->input(), samples, cpu_stream()),
                     .targets = make_batch_memory(data.training->target(), samples, cpu_stream()),
                     .samples = samples};
@@ -153,7 +153,7 @@ std::vector<StepLaunch> record_step(const Config& config) {
   // The first step creates objects, the second is recorded, and the third is replayed.
   for (int64_t step = 0; step < 3; ++step) {
     emulator::Listing::take();
-    runner.start({.index = step, .batches = {batch}}, config.train.learning_rate);
+    runner.start({.index = step, .batches = {batch}}, job.schedule.learning_rate);
     runner.collect();
     if (step == 0) calls.observe(ParameterNames(space, space.gradients().memory()));
   }

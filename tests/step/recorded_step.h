@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "config/config.h"
 #include "step/passes.h"
 
 namespace lockstep {
@@ -21,6 +20,6 @@ struct StepLaunch {
 
 /// Returns the launches of a replayed step on an H100. The training's own host code runs on one emulated GPU
 /// that executes nothing. So sizes are those of the configuration, and memory costs nothing.
-std::vector<StepLaunch> record_step(const Config& config);
+std::vector<StepLaunch> record_step(const Job& job);
 
 }  // namespace lockstep

@@ -10,11 +10,11 @@ namespace lockstep {
 namespace {
 
 /// Returns the configuration of the page: one replica of configs/gpt2_124m.ini.
-Config gpt2(const char* change = "dist.replicas=1") {
+Job gpt2(const char* change = "dist.replicas=1") {
   const std::string file = LOCKSTEP_SOURCE_DIR "/configs/gpt2_124m.ini";
   const char* words[] = {"step_tests",      "--config",           file.c_str(),
                          "dist.replicas=1", "snapshot.path=none", change};
-  return load_config(split_arguments(static_cast<int>(std::size(words)), words));
+  return job_of(load_settings(split_arguments(static_cast<int>(std::size(words)), words)));
 }
 
 const StepTable& gpt2_table() {

@@ -4,20 +4,31 @@
 #include <string>
 #include <vector>
 
-#include "config/config.h"
+#include "job/keys.h"
+#include "job/resolve.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
 
 namespace lockstep {
 
-/// Returns the configuration of a program called train_gpt with these arguments.
-inline Config load(std::vector<const char*> words, const Config& defaults = {}) {
+/// Returns the settings of a program called train_gpt with these arguments.
+inline Settings load_words(std::vector<const char*> words, const Layer& defaults = {}) {
   words.insert(words.begin(), "/somewhere/bin/train_gpt");
-  return load_config(split_arguments(static_cast<int>(words.size()), words.data()), defaults);
+  return load_settings(split_arguments(static_cast<int>(words.size()), words.data()), defaults);
 }
 
-/// Returns the configuration of a program whose configuration file a.ini has this text.
-inline Config load_file(const std::string& text) {
+/// Returns the job of a program called train_gpt with these arguments.
+inline Job load(const std::vector<const char*>& words, const Layer& defaults = {}) {
+  return job_of(load_words(words, defaults));
+}
+
+/// Returns the job of the INI text of an earlier run.
+inline Job earlier(const std::string& text, const std::string& name) {
+  return job_keys().job_of(settings_of_earlier_run(job_keys(), text, name));
+}
+
+/// Returns the job of a program whose configuration file a.ini has this text.
+inline Job load_file(const std::string& text) {
   const TemporaryDirectory directory;
   const std::string path = directory / "a.ini";
   write_text(path, text);

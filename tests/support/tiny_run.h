@@ -1,54 +1,67 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "config/config_schema.h"
 #include "data/corpus.h"
 #include "data/examples.h"
+#include "job/keys.h"
+#include "job/resolve.h"
+#include "support/altered_task.h"
 #include "support/run_result.h"
 #include "support/temporary_directory.h"
 #include "tokenizer/char_tokenizer.h"
 #include "train/language_model.h"
+#include "train/language_task.h"
+#include "train/trainer.h"
 
 namespace lockstep {
 
 /// Returns the configuration of a tiny GPT on the built-in text. It enables everything that could make the
 /// result depend on the number of ranks.
-inline Config tiny_config(const TemporaryDirectory& directory, int replicas) {
-  Config config;
-  config.data.dataset = "sample";
-  config.data.block_size = 8;
-  config.model.n_layer = 1;
-  config.model.n_head = 2;
-  config.model.n_embd = 16;
-  config.model.dropout = 0.1;
-  config.train.steps = 50;
-  config.train.batch_size = 2;
-  config.train.warmup_steps = 2;
-  config.train.grad_clip = 0.5;
-  config.train.eval_every = 0;
-  config.dist.replicas = replicas;
-  config.dist.bucket_mib = 0.004;
-  config.log.dir = directory / "run";
-  config.log.every_steps = 1000;
+inline Job tiny_config(const TemporaryDirectory& directory, int replicas) {
+  Job job;
+  job.text.dataset = NamedText::sample;
+  job.text.block_size = 8;
+  job.model.n_layer = 1;
+  job.model.n_head = 2;
+  job.model.n_embd = 16;
+  job.model.dropout = 0.1;
+  job.length.steps = 50;
+  job.batches.batch_size = 2;
+  job.schedule.warmup_steps = 2;
+  job.optimizer.grad_clip = 0.5;
+  job.validation.eval_every = 0;
+  job.dist.replicas = replicas;
+  job.dist.bucket_mib = 0.004;
+  job.log.dir = directory / "run";
+  job.log.every_steps = 1000;
   // A second run with these settings must train. It must not find the first one finished.
-  config.snapshot.path = "none";
-  config.snapshot.resume = "never";
-  return config;
+  job.snapshots.path = NamedPlace::none;
+  job.snapshots.resume = Resume::never;
+  return job;
 }
 
-/// Leaves the sizes of the model to model.from.
-inline void unset_model(Config& config) {
-  for (const ConfigKey& key : config_schema())
-    if (key.name.starts_with("model.") && key.name != "model.from") config.unset.insert(key.name);
+/// Returns whether the data are a file of examples.
+inline bool has_examples(const Job& job) {
+  const auto* path = std::get_if<std::string>(&job.text.dataset);
+  return path != nullptr && path->ends_with(".jsonl");
+}
+
+/// Opens the model of model.from and takes its sizes. `set`: what the user has set, besides that key.
+inline std::unique_ptr<SourceModel> take_source(Job& job, const World& world, const Layer& set = {}) {
+  std::unique_ptr<SourceModel> source = open_source(job, world);
+  Settings given(job_keys());
+  given.add(set);
+  job = with_sizes_of(source.get(), job, given);
+  return source;
 }
 
 /// Returns the shared corpus, shortened to `lines` lines so that the evaluation at the end is fast.
-inline LanguageData short_language_data(const Config& config, int64_t lines) {
+inline LanguageData short_language_data(const Job& job, int64_t lines) {
   const std::string text = sample_text(lines);
   LanguageData data;
   data.tokenizer = std::make_shared<CharTokenizer>(text);
   const Split<TokenWindows> split =
-      split_tokens(data.tokenizer->encode(text), config.data.block_size, config.data.train_split);
+      split_tokens(data.tokenizer->encode(text), job.text.block_size, job.text.train_split);
   data.training = split.train;
   data.validation = split.validation;
   data.vocabulary_size = data.tokenizer->vocabulary_size();
@@ -58,7 +71,7 @@ inline LanguageData short_language_data(const Config& config, int64_t lines) {
 
 /// Returns examples from `lines` lines of the shared corpus. Prompts have zero to four characters, and
 /// answers have three to eight.
-inline LanguageData short_example_data(const Config& config, int64_t lines) {
+inline LanguageData short_example_data(const Job& job, int64_t lines) {
   const std::string text = sample_text(lines);
   std::vector<Example> examples;
   for (size_t i = 0; i < static_cast<size_t>(lines); ++i)
@@ -68,8 +81,8 @@ inline LanguageData short_example_data(const Config& config, int64_t lines) {
   data.tokenizer = std::make_shared<CharTokenizer>(text);
   const EncodedExamples encoded = encode_examples(*data.tokenizer, examples, "examples");
   const Split<ExampleBlocks> split =
-      split_examples(encoded.ids, encoded.marks, config.data.train_split,
-                     {.block_size = config.data.block_size, .padding = 0, .packs = config.data.packing});
+      split_examples(encoded.ids, encoded.marks, job.text.train_split,
+                     {.block_size = job.text.block_size, .padding = 0, .packs = job.text.packing});
   data.training = split.train;
   data.validation = split.validation;
   data.vocabulary_size = data.tokenizer->vocabulary_size();

@@ -35,51 +35,51 @@ TEST(EarlyStopping, BetterIsByMoreThanADifference) {
 
 TEST(EarlyStopping, EndsARunAsFinishedAndStaysSoWhereverItGoesOn) {
   const TemporaryDirectory directory;
-  Config config = tiny_config(directory, 4);
-  config.train.steps = 40;
-  config.train.eval_every = 3;
-  config.train.patience = 2;
-  config.train.min_delta = 100.0;  // no loss is better by that much
-  const RunResult undisturbed = train_on(1, 1, config);
+  Job job = tiny_config(directory, 4);
+  job.length.steps = 40;
+  job.validation.eval_every = 3;
+  job.validation.patience = 2;
+  job.validation.min_delta = 100.0;  // no loss is better by that much
+  const RunResult undisturbed = train_on(1, 1, job);
   EXPECT_EQ(undisturbed.losses.size(), 9U) << "step 3 is the best, 6 and 9 are not";
   EXPECT_NE(undisturbed.parameters_hash, "");
-  config.snapshot.path = directory / "snapshots";
-  config.snapshot.every_steps = 4;
-  config.snapshot.keep = 10;
-  EXPECT_EQ(train_on(3, 1, config), undisturbed);
-  config.snapshot.resume = "auto";
+  job.snapshots.path = directory / "snapshots";
+  job.snapshots.every_steps = 4;
+  job.snapshots.keep = 10;
+  EXPECT_EQ(train_on(3, 1, job), undisturbed);
+  job.snapshots.resume = Resume::if_possible;
   testing::internal::CaptureStderr();
-  EXPECT_EQ(train_on_threads(2, 1, config), 0);
+  EXPECT_EQ(train_on_threads(2, 1, job), 0);
   expect_contains(testing::internal::GetCapturedStderr(), {"stopped early: no better validation loss than ",
                                                            "after step 3 in 2 validations", "done: 9 steps"});
-  EXPECT_EQ(read_result(config.log.dir), undisturbed) << "the run has finished";
+  EXPECT_EQ(read_result(job.log.dir), undisturbed) << "the run has finished";
   for (const char* later : {"8", "9"})
     std::filesystem::remove_all(directory / concat("snapshots/step-0000000", later));
-  EXPECT_EQ(train_on(2, 1, config), undisturbed) << "the count is in the snapshot";
-  config.train.patience = 3;
-  EXPECT_EQ(train_on(2, 1, config).losses.size(), 12U) << "a longer patience must continue the run";
+  EXPECT_EQ(train_on(2, 1, job), undisturbed) << "the count is in the snapshot";
+  job.validation.patience = 3;
+  EXPECT_EQ(train_on(2, 1, job).losses.size(), 12U) << "a longer patience must continue the run";
 }
 
 TEST(EarlyStopping, StaysSoWithoutASnapshotToo) {
   const TemporaryDirectory directory;
-  Config config = tiny_config(directory, 1);
-  config.train.steps = 40;
-  config.train.eval_every = 3;
-  config.train.patience = 2;
-  config.train.min_delta = 100.0;  // no loss is better by that much
-  config.snapshot.resume = "auto";
-  const RunResult first = train_on(1, 1, config);
+  Job job = tiny_config(directory, 1);
+  job.length.steps = 40;
+  job.validation.eval_every = 3;
+  job.validation.patience = 2;
+  job.validation.min_delta = 100.0;  // no loss is better by that much
+  job.snapshots.resume = Resume::if_possible;
+  const RunResult first = train_on(1, 1, job);
   const std::string moved = directory / "run.1";
   for (const int64_t patience : {2, 1}) {
-    config.train.patience = patience;
+    job.validation.patience = patience;
     testing::internal::CaptureStderr();
-    EXPECT_EQ(train_on_threads(1, 1, config), 0);
+    EXPECT_EQ(train_on_threads(1, 1, job), 0);
     expect_contains(testing::internal::GetCapturedStderr(), {"already finished", "done: 9 steps"});
-    EXPECT_EQ(read_result(config.log.dir), first);
+    EXPECT_EQ(read_result(job.log.dir), first);
     EXPECT_FALSE(std::filesystem::exists(moved));
   }
-  config.train.patience = 3;
-  EXPECT_EQ(train_on(1, 1, config).losses.size(), 12U);
+  job.validation.patience = 3;
+  EXPECT_EQ(train_on(1, 1, job).losses.size(), 12U);
   EXPECT_EQ(read_result(moved), first) << "nothing can be resumed, so it is another run";
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "models/gpt2/gpt2_options.h"
 #include "tests/support/tiny_training.h"
 
 namespace lockstep {
@@ -44,36 +45,38 @@ std::vector<Row> orthogonal_rows() {
 }
 
 /// Makes the run fine-tune: loss masks, frozen parameters, groups and another schedule.
-void tune(Config& config) {
-  config.data.dataset = "examples.jsonl";
-  config.train.freeze = "transformer.wpe.*, *.h.0.*, *.h.1.mlp.c_fc.weight, *.ln_2.bias";
-  config.train.groups = "*.h.1.* lr_factor=0.5, *.bias weight_decay=0.3";
-  config.train.schedule = "wsd";
-  config.train.cooldown_steps = 4;
+void tune(Job& job) {
+  job.text.dataset = "examples.jsonl";
+  job.optimizer.freeze = "transformer.wpe.*, *.h.0.*, *.h.1.mlp.c_fc.weight, *.ln_2.bias";
+  job.optimizer.groups = "*.h.1.* lr_factor=0.5, *.bias weight_decay=0.3";
+  job.schedule.schedule = Schedule::wsd;
+  job.schedule.cooldown_steps = 4;
 }
 
 /// Returns the number of ranks of a row. Two levels have four ranks. One of them has two groups, if values
 /// are sharded.
 int rank_count(const Row& row) { return std::min(row[ranks] + 1, 4); }
 
-Config config_of(const Row& row, const TemporaryDirectory& directory) {
-  constexpr std::array stages = {"none", "optimizer", "gradients", "full"};
-  constexpr std::array names = {"fp32", "bf16", "fp16"};
-  constexpr std::array ways = {"none", "attention", "block", "segments=2", "segments=3"};
-  Config config = tiny_config(directory, 4 + row[replicas]);
-  config.train.steps = 10;
-  config.model.n_layer = 3;
-  config.train.batch_size = 2;
-  config.dist.shard = stages[static_cast<size_t>(row[shard])];
-  if (row[ranks] == 4 && row[shard] == 3) config.dist.group = 2;
-  config.train.recompute = ways[static_cast<size_t>(row[recompute])];
-  config.train.precision = names[static_cast<size_t>(row[precision])];
-  config.model.dropout = row[dropout] * 0.1;
-  config.train.grad_clip = row[clip] * 0.5;
-  config.model.tie_weights = row[tied] == 1;
-  config.train.accumulate = row[accumulate] + 1;
-  if (row[tuned] == 1) tune(config);
-  return config;
+Job config_of(const Row& row, const TemporaryDirectory& directory) {
+  using What = Recompute::What;
+  constexpr std::array stages = {Shard::none, Shard::optimizer, Shard::gradients, Shard::full};
+  constexpr std::array names = {DType::f32, DType::bf16, DType::f16};
+  constexpr std::array ways = {Recompute{}, Recompute{What::attention}, Recompute{What::block},
+                               Recompute{What::segments, 2}, Recompute{What::segments, 3}};
+  Job job = tiny_config(directory, 4 + row[replicas]);
+  job.length.steps = 10;
+  job.model.n_layer = 3;
+  job.batches.batch_size = 2;
+  job.dist.shard = stages[static_cast<size_t>(row[shard])];
+  if (row[ranks] == 4 && row[shard] == 3) job.dist.group = 2;
+  job.compute.recompute = ways[static_cast<size_t>(row[recompute])];
+  job.compute.precision = names[static_cast<size_t>(row[precision])];
+  job.model.dropout = row[dropout] * 0.1;
+  job.optimizer.grad_clip = row[clip] * 0.5;
+  job.model.own["gpt2"] = Gpt2Options{.tie_weights = row[tied] == 1};
+  job.batches.accumulate = row[accumulate] + 1;
+  if (row[tuned] == 1) tune(job);
+  return job;
 }
 
 TEST(EqualBits, TheTableHasEveryPair) {
@@ -94,10 +97,10 @@ TEST(EqualBits, OverRanksThreadsShardingAndRecomputation) {
     plain[ranks] = plain[shard] = plain[recompute] = 0;
     if (!expected.contains(plain)) expected[plain] = train_on(1, 1, config_of(plain, directory));
     ASSERT_EQ(expected[plain].loss_bits.size(), 10U);
-    const Config config = config_of(row, directory);
-    EXPECT_EQ(train_on(rank_count(row), 2, config), expected[plain])
-        << rank_count(row) << " ranks, " << config.dist.shard << " in groups of " << config.dist.group << ", "
-        << config.train.recompute << ", " << config.train.precision;
+    const Job job = config_of(row, directory);
+    EXPECT_EQ(train_on(rank_count(row), 2, job), expected[plain])
+        << rank_count(row) << " ranks, with the settings\n"
+        << to_ini(job);
     hashes.insert(expected[plain].parameters_hash);
   }
   EXPECT_EQ(hashes.size(), expected.size()) << "different settings have the same bits";

@@ -23,14 +23,23 @@ Tensor mean_target(const Tensor& targets) {
   return from_values<float>({static_cast<float>(sum / count)}, {});
 }
 
+/// A task whose loss is the mean of the targets that count.
+struct MeanTarget final : TrainingTask {
+  std::vector<NamedTensor> parameters() const override { return {}; }
+  std::shared_ptr<const Dataset> training_data() const override { return nullptr; }
+  Tensor loss(const Tensor&, const Tensor& targets, const Context&) const override {
+    return mean_target(targets);
+  }
+  std::unique_ptr<Optimizer> make_optimizer(ParameterSpace&) const override { return nullptr; }
+};
+
 // Blocks are weighted by their targets, for any division into batches.
 TEST(Evaluation, IsTheMeanOverAllTargetsThatCount) {
   const ExampleBlocks blocks({{0, 10, 20, 30, 40, 50, 60, 70}}, {{1, 5, 6, 8}}, {.block_size = 4});
   ASSERT_EQ(blocks.size(), 2);
   ParameterSpace space({{"w", zeros({1}).set_requires_grad()}});
   DataParallel data_parallel(space, World::alone(), {.replicas = 1});
-  TrainingTask task;
-  task.loss = [](const Tensor&, const Tensor& targets, const Context&) { return mean_target(targets); };
+  const MeanTarget task;
   for (const int64_t batch_size : {1, 2, 3})
     EXPECT_NEAR(evaluate(World::alone(), data_parallel, task, blocks, batch_size, {}).value_or(0.0),
                 (10.0 + 20 + 30 + 40 + 60 + 70) / 6, 1e-5)
@@ -39,32 +48,33 @@ TEST(Evaluation, IsTheMeanOverAllTargetsThatCount) {
 
 TEST(ExampleData, IsReadSplitAndDescribed) {
   const TemporaryDirectory directory;
-  Config config;
-  config.data.dataset = directory / "x.jsonl";
-  config.data.block_size = 4;
-  config.data.train_split = 0.5;
-  config.train.threads = 1;
-  write_text(config.data.dataset, "{\"prompt\": \"ab\", \"answer\": \"cab\"}\n{\"text\": \"abc\"}\n");
-  const LanguageData data = load_language_data(config, World::alone());
+  Job job;
+  const std::string path = directory / "x.jsonl";
+  job.text.dataset = path;
+  job.text.block_size = 4;
+  job.text.train_split = 0.5;
+  job.compute.threads = 1;
+  write_text(path, "{\"prompt\": \"ab\", \"answer\": \"cab\"}\n{\"text\": \"abc\"}\n");
+  const LanguageData data = language_data(job, World::alone(), nullptr);
   EXPECT_EQ(data.vocabulary_size, 3);
   EXPECT_EQ(data.training->weight(0), 3);
   EXPECT_EQ(data.validation->weight(0), 2);
-  expect_contains(data.description, {"2 examples from " + config.data.dataset, "3 symbols", "2 blocks",
+  expect_contains(data.description, {"2 examples from " + path, "3 symbols", "2 blocks",
                                      "loss on answers", "attend to those before them"});
-  config.data.loss_on = "all";
-  config.data.packing = false;
-  const LanguageData all = load_language_data(config, World::alone());
+  job.text.loss_on = LossOn::all;
+  job.text.packing = false;
+  const LanguageData all = language_data(job, World::alone(), nullptr);
   EXPECT_EQ(all.training->weight(0), 4);
   EXPECT_EQ(all.description.find("attend"), std::string::npos);
   EXPECT_EQ(all.text_hash, data.text_hash);
-  config.data.block_size = 3;
+  job.text.block_size = 3;
   testing::internal::CaptureStderr();
-  load_language_data(config, World::alone());
+  language_data(job, World::alone(), nullptr);
   expect_contains(testing::internal::GetCapturedStderr(),
                   {"1 example longer than data.block_size = 3 is cut"});
-  write_text(config.data.dataset, "{\"prompt\": \"ab\"}\n");
-  expect_contains(user_error([&] { load_language_data(config, World::alone()); }),
-                  {config.data.dataset + ":1 has the key \"prompt\": an example has"});
+  write_text(path, "{\"prompt\": \"ab\"}\n");
+  expect_contains(user_error([&] { language_data(job, World::alone(), nullptr); }),
+                  {path + ":1 has the key \"prompt\": an example has"});
 }
 
 }  // namespace

@@ -49,13 +49,13 @@ class HangingSamples : public Dataset {
 TEST(FailingRunDeathTest, ReportsItsCauseAndEndsAlthoughAThreadHangs) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const TemporaryDirectory directory;
-  Config config = tiny_config(directory, 1);
-  config.train.steps = 5;
+  Job job = tiny_config(directory, 1);
+  job.length.steps = 5;
   const auto fail = [&] {
-    return train_on_threads(1, 1, config, [&](TrainingTask& task) {
-      const auto samples = std::make_shared<HangingSamples>(task.training_data, config.train.batch_size);
-      task.training_data = samples;
-      task.loss = [samples, loss = task.loss](const Tensor& inputs, const Tensor& targets,
+    return train_on_threads(1, 1, job, [&](AlteredTask& task) {
+      const auto samples = std::make_shared<HangingSamples>(task.training, job.batches.batch_size);
+      task.training = samples;
+      task.on_loss = [samples, loss = task.on_loss](const Tensor& inputs, const Tensor& targets,
                                               const Context& context) {
         if (context.step == 0) return loss(inputs, targets, context);
         samples->wait();
@@ -70,8 +70,8 @@ TEST(FailingRunDeathTest, ReportsItsCauseAndEndsAlthoughAThreadHangs) {
 class FailingStep : public testing::Test {
  protected:
   FailingStep() {
-    config_.train.steps = 6;
-    config_.snapshot = SnapshotConfig{.every_steps = 2, .keep = 10};
+    config_.length.steps = 6;
+    config_.snapshots = SnapshotOptions{.every_steps = 2, .keep = 10};
   }
 
   std::string snapshot(int step) const { return concat(config_.log.dir, "/snapshots/step-0000000", step); }
@@ -83,8 +83,8 @@ class FailingStep : public testing::Test {
   /// the error that ended the run.
   std::string log_of_failing(uint32_t step, int times) const {
     testing::internal::CaptureStderr();
-    const auto plant = [&](TrainingTask& task) {
-      task.loss = [&times, step, loss = task.loss](const Tensor& inputs, const Tensor& targets,
+    const auto plant = [&](AlteredTask& task) {
+      task.on_loss = [&times, step, loss = task.on_loss](const Tensor& inputs, const Tensor& targets,
                                                    const Context& context) {
         const bool fails = context.training && context.step + 1 == step && --times >= 0;
         return scale(loss(inputs, targets, context), fails ? std::nan("") : 1.0);
@@ -100,7 +100,7 @@ class FailingStep : public testing::Test {
   }
 
   TemporaryDirectory directory_;
-  Config config_ = tiny_config(directory_, 2);
+  Job config_ = tiny_config(directory_, 2);
 };
 
 TEST_F(FailingStep, AfterAResumeGoesBackOnceToTheSnapshotBefore) {
@@ -131,7 +131,7 @@ TEST_F(FailingStep, WithoutAnOlderSnapshotOrAfterANewOneIsDivergence) {
     if (step == 3) std::filesystem::remove_all(snapshot(4));
     cut_after_fourth_step();
     EXPECT_TRUE(has(oldest));
-    config_.snapshot.every_steps = step == 6 ? 1 : 2;
+    config_.snapshots.every_steps = step == 6 ? 1 : 2;
     const std::string log = log_of_failing(static_cast<uint32_t>(step), 9);
     EXPECT_EQ(log.find("going back"), std::string::npos) << log;
     expect_contains(log, {concat("step ", step, ": the loss is nan")});
@@ -139,12 +139,12 @@ TEST_F(FailingStep, WithoutAnOlderSnapshotOrAfterANewOneIsDivergence) {
 }
 
 TEST_F(FailingStep, AFailureInTheLastValidationLosesNoStep) {
-  config_.snapshot.every_steps = 0;
+  config_.snapshots.every_steps = 0;
   const RunResult undisturbed = train_on(2, 1, config_);
   ASSERT_EQ(undisturbed.validation_bits.size(), 1U);
   std::filesystem::remove_all(config_.log.dir);
-  const auto fail = [](TrainingTask& task) {
-    task.loss = [loss = task.loss](const Tensor& inputs, const Tensor& targets, const Context& context) {
+  const auto fail = [](AlteredTask& task) {
+    task.on_loss = [loss = task.on_loss](const Tensor& inputs, const Tensor& targets, const Context& context) {
       require(context.training, "a failure in the validation");
       return loss(inputs, targets, context);
     };
@@ -157,8 +157,8 @@ TEST_F(FailingStep, AFailureInTheLastValidationLosesNoStep) {
   EXPECT_TRUE(has(6));
   int steps = 0;
   const QuietStderr quiet;
-  const auto count = [&](TrainingTask& task) {
-    task.loss = [&steps, loss = task.loss](const Tensor& inputs, const Tensor& targets,
+  const auto count = [&](AlteredTask& task) {
+    task.on_loss = [&steps, loss = task.on_loss](const Tensor& inputs, const Tensor& targets,
                                            const Context& context) {
       steps += context.training ? 1 : 0;
       return loss(inputs, targets, context);
@@ -172,8 +172,8 @@ TEST_F(FailingStep, AFailureInTheLastValidationLosesNoStep) {
 TEST_F(FailingStep, TheLastSnapshotGetsTheLastValidationAndIsNotWrittenAgain) {
   std::filesystem::file_time_type written;
   const std::string model = snapshot(6) + "/model.safetensors";
-  const auto observe = [&](TrainingTask& task) {
-    task.loss = [&written, model, loss = task.loss](const Tensor& inputs, const Tensor& targets,
+  const auto observe = [&](AlteredTask& task) {
+    task.on_loss = [&written, model, loss = task.on_loss](const Tensor& inputs, const Tensor& targets,
                                                     const Context& context) {
       if (!context.training) written = std::filesystem::last_write_time(model);
       return loss(inputs, targets, context);

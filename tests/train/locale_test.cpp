@@ -18,13 +18,13 @@ struct Outcome {
 };
 
 /// Trains to step 1,002 and then resumes for one more step.
-Outcome outcome_of(Config config) {
-  fs::remove_all(config.log.dir);
-  train_on(1, 1, config);
-  ++config.train.steps;
-  Outcome outcome{.result = train_on(1, 1, config), .files = {}};
-  for (const auto& entry : fs::recursive_directory_iterator(config.log.dir)) {
-    const std::string name = fs::relative(entry.path(), config.log.dir).string();
+Outcome outcome_of(Job job) {
+  fs::remove_all(job.log.dir);
+  train_on(1, 1, job);
+  ++job.length.steps;
+  Outcome outcome{.result = train_on(1, 1, job), .files = {}};
+  for (const auto& entry : fs::recursive_directory_iterator(job.log.dir)) {
+    const std::string name = fs::relative(entry.path(), job.log.dir).string();
     std::string& bytes = outcome.files[name];  // a folder has none
     const std::string ending = entry.path().extension();
     const bool has_times =
@@ -36,18 +36,18 @@ Outcome outcome_of(Config config) {
 
 TEST(RunLocale, DoesNotShowInNamesFilesOrBits) {
   const TemporaryDirectory directory;
-  Config config = tiny_config(directory, 1);
-  config.train.steps = 1002;
-  config.train.decay_steps = 1002;
-  config.train.batch_size = 1;
-  config.train.learning_rate = 0.00125;
-  config.train.eval_every = 1001;
-  config.snapshot = {.every_steps = 1002, .keep = 10};
-  const Outcome expected = outcome_of(config);
+  Job job = tiny_config(directory, 1);
+  job.length.steps = 1002;
+  job.schedule.decay_steps = 1002;
+  job.batches.batch_size = 1;
+  job.schedule.learning_rate = 0.00125;
+  job.validation.eval_every = 1001;
+  job.snapshots = {.every_steps = 1002, .keep = 10};
+  const Outcome expected = outcome_of(job);
   EXPECT_TRUE(expected.files.contains("snapshots/step-00001002/model.safetensors"));
   EXPECT_TRUE(expected.files.contains("config.ini"));
   const ForeignLocale foreign;
-  const Outcome found = outcome_of(config);
+  const Outcome found = outcome_of(job);
   EXPECT_EQ(found.result, expected.result);
   EXPECT_EQ(found.result.losses.size(), 1003U);
   for (const auto& [name, bytes] : expected.files) {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "support/tiny_training.h"
+#include "models/gpt2/gpt.h"
 #include "support/user_error.h"
 
 namespace lockstep {
@@ -18,34 +18,27 @@ TEST(MatchesPattern, StarsAndQuestionMarks) {
   EXPECT_TRUE(matches_pattern("", ""));
 }
 
-/// A model of two blocks and its task.
+/// A model of two blocks and its rules.
 struct Ruled {
-  explicit Ruled(const std::string& freeze, const std::string& groups = "", bool tied = true) {
-    Config config = tiny_config(directory, 1);
-    config.model.n_layer = 2;
-    config.model.tie_weights = tied;
-    config.train.weight_decay = 0.5;
-    config.train.freeze = freeze;
-    config.train.groups = groups;
-    model = make_gpt(config, 7);
-    task = language_task(config, *model, {});
-  }
+  explicit Ruled(const std::string& freeze, const std::string& groups = "", bool tied = true)
+      : model({.vocabulary = 7, .block_size = 8, .layers = 2, .heads = 2, .width = 16, .tie_weights = tied}, 1),
+        rules({.weight_decay = 0.5, .freeze = freeze, .groups = groups}, model.parameters()) {}
+
   std::set<std::string> frozen() const {
     std::set<std::string> names;
-    for (const NamedTensor& parameter : task.parameters)
+    for (const NamedTensor& parameter : model.parameters())
       if (!parameter.tensor.requires_grad()) names.insert(parameter.name);
     return names;
   }
   ParameterGroup group_of(const std::string& name) const {
-    for (const NamedTensor& parameter : task.parameters)
-      if (parameter.name == name) return task.group(name, parameter.tensor);
+    for (const NamedTensor& parameter : model.parameters())
+      if (parameter.name == name) return rules.group(name, matrices_decay(name, parameter.tensor));
     ADD_FAILURE() << name;
     return {};
   }
 
-  TemporaryDirectory directory;
-  std::unique_ptr<Gpt> model;
-  TrainingTask task;
+  Gpt model;
+  ParameterRules rules;
 };
 
 TEST(ParameterRules, FreezeWhatAnyPatternNames) {
@@ -55,7 +48,7 @@ TEST(ParameterRules, FreezeWhatAnyPatternNames) {
                                    "transformer.h.0.ln_2.bias", "transformer.h.0.attn.c_proj.bias",
                                    "transformer.h.0.mlp.c_proj.bias", "transformer.h.1.attn.c_proj.bias",
                                    "transformer.h.1.mlp.c_proj.bias"}));
-  expect_contains(ruled.task.description, {"frozen: 7 of 28 tensors"});
+  expect_contains(ruled.rules.description(), {"frozen: 7 of 28 tensors"});
   EXPECT_TRUE(Ruled("").frozen().empty());
 }
 

@@ -23,8 +23,8 @@ namespace fs = std::filesystem;
 class SecondStart : public testing::Test {
  protected:
   SecondStart() {
-    config_.train.steps = 6;
-    config_.snapshot = SnapshotConfig{.every_steps = 2, .keep = 10};
+    config_.length.steps = 6;
+    config_.snapshots = SnapshotOptions{.every_steps = 2, .keep = 10};
   }
 
   std::string in_run(const std::string& name) const { return directory_ / ("run/" + name); }
@@ -32,20 +32,20 @@ class SecondStart : public testing::Test {
   /// Makes the run look as if it was killed after its fourth step.
   void cut_after_fourth_step() const { fs::remove_all(in_run("snapshots/step-00000006")); }
 
-  std::string said(const Config& config) {
+  std::string said(const Job& job, const std::vector<std::string>& open = {}) {
     testing::internal::CaptureStderr();
-    EXPECT_EQ(train_on_threads(1, 1, config), 0);
+    EXPECT_EQ(train_on_threads(1, 1, job, {}, open), 0);
     return testing::internal::GetCapturedStderr();
   }
 
   TemporaryDirectory directory_;
-  Config config_ = tiny_config(directory_, 2);
+  Job config_ = tiny_config(directory_, 2);
 };
 
 TEST_F(SecondStart, AFinishedRunIsRepeatedInWordsAndNotTouched) {
   const RunResult first = train_on(2, 1, config_);
   const auto metrics_time = fs::last_write_time(in_run("metrics.jsonl"));
-  config_.train.eval_every = 1;  // a setting that does not change the bits
+  config_.validation.eval_every = 1;  // a setting that does not change the bits
   expect_contains(said(config_), {"finished", "done: 6 steps, parameters " + first.parameters_hash,
                                   "generate --snapshot " + config_.log.dir, "--fresh"});
   EXPECT_EQ(fs::last_write_time(in_run("metrics.jsonl")), metrics_time);
@@ -53,9 +53,9 @@ TEST_F(SecondStart, AFinishedRunIsRepeatedInWordsAndNotTouched) {
 }
 
 TEST_F(SecondStart, AFinishedRunWithoutSnapshotsStaysToo) {
-  config_.snapshot.path = "none";
+  config_.snapshots.path = NamedPlace::none;
   const RunResult first = train_on(2, 1, config_);
-  config_.snapshot.path = "auto";
+  config_.snapshots.path = NamedPlace::in_log_folder;
   expect_contains(said(config_), {"finished", first.parameters_hash});
   EXPECT_FALSE(fs::exists(in_run("snapshots/step-00000006")));
   expect_contains(user_error([&] { load_snapshot(config_.log.dir); }), {config_.log.dir, "none"});
@@ -96,27 +96,27 @@ TEST_F(SecondStart, AnotherScopeOfBitsIsSaidAndResumed) {
 }
 
 TEST_F(SecondStart, TheScopeOfNativeSumsHasTheRanks) {
-  config_.dist.reduction = "native";
+  config_.dist.reduction = Reduction::native;
   EXPECT_EQ(scope_of_bits(config_, World::alone()),
             concat("CPU, arithmetic ", arithmetic_version, ", native sums of 1 rank"));
 }
 
 TEST_F(SecondStart, AFinishedRunOfAnotherMeaningMovesWhole) {
   const RunResult first = train_on(2, 1, config_);
-  config_.train.seed = 5;
+  config_.compute.seed = 5;
   const std::string words = said(config_);
   expect_contains(words, {config_.log.dir, directory_ / "run.1"});
   EXPECT_EQ(read_result(directory_ / "run.1"), first);
   EXPECT_TRUE(fs::exists(directory_ / "run.1/snapshots/step-00000006/state.json"));
   EXPECT_NE(read_result(config_.log.dir).parameters_hash, first.parameters_hash);
-  config_.train.seed = 6;
+  config_.compute.seed = 6;
   said(config_);
   EXPECT_TRUE(fs::exists(directory_ / "run.2/metrics.jsonl"));
 }
 
 struct Refusal {
   const char* name;
-  std::function<void(Config&)> change;
+  std::function<void(Job&)> change;
   std::string said;
 };
 
@@ -126,13 +126,13 @@ TEST_F(SecondStart, AnUnfinishedRunOfAnotherMeaningIsNamedByKeyAndStays) {
   const std::string settings = read_text(in_run("config.ini"));
   const std::string metrics = read_text(in_run("metrics.jsonl"));
   const Refusal refusals[] = {
-      {"seed", [](Config& c) { c.train.seed = 5; }, "train.seed = 1337 there, 5 here"},
-      {"replicas", [](Config& c) { c.dist.replicas = 3; }, "dist.replicas = 2 there, 3 here"},
-      {"batch", [](Config& c) { c.train.batch_size = 1; }, "train.batch_size = 2 there, 1 here"},
-      {"model", [](Config& c) { c.model.n_embd = 32; }, "model.n_embd = 16 there, 32 here"},
+      {"seed", [](Job& c) { c.compute.seed = 5; }, "train.seed = 1337 there, 5 here"},
+      {"replicas", [](Job& c) { c.dist.replicas = 3; }, "dist.replicas = 2 there, 3 here"},
+      {"batch", [](Job& c) { c.batches.batch_size = 1; }, "train.batch_size = 2 there, 1 here"},
+      {"model", [](Job& c) { c.model.n_embd = 32; }, "model.n_embd = 16 there, 32 here"},
   };
   for (const Refusal& refusal : refusals) {
-    Config changed = config_;
+    Job changed = config_;
     refusal.change(changed);
     expect_contains(user_error([&] { train_on(1, 1, changed); }),
                     {refusal.said, "at step 4", "--fresh", directory_ / "run.1", "log.dir"});
@@ -154,10 +154,10 @@ TEST_F(SecondStart, SettingsThatCannotBeReadAreNamedByTheirFile) {
 TEST_F(SecondStart, FreshMovesAnyRunAndARestartNone) {
   const RunResult first = train_on(1, 1, config_);
   cut_after_fourth_step();
-  config_.snapshot.resume = "never";
+  config_.snapshots.resume = Resume::never;
   ::setenv("LOCKSTEP_RESTART_COUNT", "1", 1);
   expect_contains(said(config_), {"resuming after step 4"});
-  config_.train.seed = 5;
+  config_.compute.seed = 5;
   EXPECT_NE(user_error([&] { train_on(1, 1, config_); }).find("train.seed"), std::string::npos);
   ::unsetenv("LOCKSTEP_RESTART_COUNT");
   EXPECT_FALSE(fs::exists(directory_ / "run.1"));
@@ -167,33 +167,33 @@ TEST_F(SecondStart, FreshMovesAnyRunAndARestartNone) {
 }
 
 TEST_F(SecondStart, SnapshotsElsewhereMoveAndStayWithTheirRun) {
-  config_.snapshot.path = directory_ / "elsewhere";
+  config_.snapshots.path = directory_ / "elsewhere";
   train_on(1, 1, config_);
   EXPECT_EQ(load_snapshot(config_.log.dir).step, 6) << "a run's folder says where its snapshots are";
   // The snapshots are of another folder's run. Only a person can decide.
-  Config other = config_;
+  Job other = config_;
   other.log.dir = directory_ / "other";
-  other.train.seed = 5;
+  other.compute.seed = 5;
   EXPECT_NE(user_error([&] { train_on(1, 1, other); }).find("train.seed"), std::string::npos);
   // Otherwise the metrics would be truncated and the snapshots ignored.
   fs::remove_all(directory_ / "elsewhere/step-00000006");
   fs::resize_file(in_run("metrics.jsonl"), fs::file_size(in_run("metrics.jsonl")) - 9);
-  Config forgetful = config_;
-  forgetful.snapshot.path = "auto";
-  expect_contains(user_error([&] { train_on(1, 1, forgetful); }), {config_.snapshot.path, "resumes"});
+  Job forgetful = config_;
+  forgetful.snapshots.path = NamedPlace::in_log_folder;
+  expect_contains(user_error([&] { train_on(1, 1, forgetful); }), {config_.snapshot_place(), "resumes"});
   train_on(1, 1, config_);
-  config_.train.seed = 5;
+  config_.compute.seed = 5;
   train_on(1, 1, config_);
   EXPECT_TRUE(fs::exists(directory_ / "elsewhere.1/step-00000006/state.json"));
   EXPECT_TRUE(fs::exists(directory_ / "run.1/metrics.jsonl"));
 }
 
 TEST_F(SecondStart, OtherDataAreAnotherMeaningAlsoWithoutASnapshot) {
-  config_.snapshot.path = "none";
+  config_.snapshots.path = NamedPlace::none;
   const RunResult first = train_on(1, 1, config_);
   const auto train_on_other_data = [&] {
     const QuietStderr quiet;
-    train_on_threads(1, 1, config_, [](TrainingTask& task) { task.artifacts["corpus"] = "other"; });
+    train_on_threads(1, 1, config_, [](AlteredTask& task) { task.given.artifacts["corpus"] = "other"; });
   };
   fs::resize_file(in_run("metrics.jsonl"), fs::file_size(in_run("metrics.jsonl")) - 9);
   expect_contains(user_error(train_on_other_data), {"data.dataset", "at step 6"});
@@ -203,25 +203,25 @@ TEST_F(SecondStart, OtherDataAreAnotherMeaningAlsoWithoutASnapshot) {
 }
 
 TEST_F(SecondStart, SnapshotsOfAnEarlierMomentElsewhereDoNotCutARun) {
-  config_.snapshot.path = directory_ / "elsewhere";
+  config_.snapshots.path = directory_ / "elsewhere";
   train_on(1, 1, config_);
   fs::remove_all(directory_ / "elsewhere/step-00000006");
   fs::remove_all(directory_ / "elsewhere/step-00000004");
   config_.log.dir = directory_ / "second";
-  config_.snapshot.path = "auto";
+  config_.snapshots.path = NamedPlace::in_log_folder;
   train_on(1, 1, config_);
   fs::remove_all(directory_ / "second/snapshots/step-00000006");
   fs::resize_file(directory_ / "second/metrics.jsonl",
                   fs::file_size(directory_ / "second/metrics.jsonl") - 9);
-  config_.snapshot.path = directory_ / "elsewhere";
+  config_.snapshots.path = directory_ / "elsewhere";
   expect_contains(user_error([&] { train_on(1, 1, config_); }), {directory_ / "second/snapshots", "resumes"});
 }
 
 TEST_F(SecondStart, OneFolderForAllIsOnePlace) {
-  config_.snapshot.path = config_.log.dir + "/.";
+  config_.snapshots.path = config_.log.dir + "/.";
   const RunResult first = train_on(1, 1, config_);
   EXPECT_TRUE(fs::exists(in_run("step-00000006/state.json")));
-  config_.train.seed = 5;
+  config_.compute.seed = 5;
   train_on(1, 1, config_);
   EXPECT_EQ(read_result(directory_ / "run.1"), first);
 }
@@ -259,22 +259,25 @@ TEST_F(SecondStart, GoesOnAtAnotherNumberOfRanksWhereNobodySetTheReplicas) {
 }
 
 TEST_F(SecondStart, WhatNobodySetsComesFromTheRunThatGoesOn) {
-  config_.train.seed = 5;
+  config_.compute.seed = 5;
   config_.model.n_embd = 32;
-  config_.train.grad_clip = 0.25;
+  config_.optimizer.grad_clip = 0.25;
   const RunResult undisturbed = train_on(1, 1, config_);
   cut_after_fourth_step();
-  Config second = config_;
-  second.train.seed = 1337;
+  Job second = config_;
+  second.compute.seed = 1337;
   second.model.n_embd = 16;
-  second.unset = {"train.seed", "model.n_embd"};
-  expect_contains(said(second), {"train.seed = 5", "model.n_embd = 32", "resuming after step 4"});
+  const std::vector<std::string> open = {"train.seed", "model.n_embd"};
+  expect_contains(said(second, open), {"train.seed = 5", "model.n_embd = 32", "resuming after step 4"});
   EXPECT_EQ(read_result(config_.log.dir), undisturbed);
   // A setting that was set is kept. A start of another run takes no settings.
   cut_after_fourth_step();
   fs::resize_file(in_run("metrics.jsonl"), fs::file_size(in_run("metrics.jsonl")) - 9);
-  second.train.grad_clip = 0.5;
-  const std::string refused = user_error([&] { train_on(1, 1, second); });
+  second.optimizer.grad_clip = 0.5;
+  const std::string refused = user_error([&] {
+    const QuietStderr quiet;
+    train_on_threads(1, 1, second, {}, open);
+  });
   expect_contains(refused, {"train.grad_clip = 0.25 there, 0.5 here"});
   EXPECT_EQ(refused.find("train.seed"), std::string::npos);
   train_on(1, 1, config_);
@@ -285,31 +288,31 @@ TEST_F(SecondStart, WhatNobodySetsComesFromTheRunThatGoesOn) {
 
 TEST_F(SecondStart, ARunIsExtendedWithTheBitsThatItHad) {
   const RunResult first = train_on(2, 1, config_);
-  config_.train.steps = 9;
+  config_.length.steps = 9;
   expect_contains(said(config_), {"resuming after step 6", "train.decay_steps = 6"});
   const RunResult extended = read_result(config_.log.dir);
   ASSERT_EQ(extended.loss_bits.size(), 9u);
   EXPECT_TRUE(std::equal(first.loss_bits.begin(), first.loss_bits.end(), extended.loss_bits.begin()));
   EXPECT_NE(read_text(in_run("config.ini")).find("decay_steps = 6"), std::string::npos);
   // The result equals that of a run with these steps from the start.
-  Config long_run = config_;
+  Job long_run = config_;
   long_run.log.dir = directory_ / "long";
-  long_run.train.decay_steps = 6;
+  long_run.schedule.decay_steps = 6;
   EXPECT_EQ(train_on(1, 1, long_run).parameters_hash, extended.parameters_hash);
   expect_contains(said(config_), {"finished", extended.parameters_hash});
   // Fewer steps mean another run, or a mistake.
   fs::remove_all(in_run("snapshots/step-00000009"));
   fs::remove_all(in_run("snapshots/step-00000008"));
   fs::resize_file(in_run("metrics.jsonl"), fs::file_size(in_run("metrics.jsonl")) - 9);
-  config_.train.steps = 5;
+  config_.length.steps = 5;
   expect_contains(user_error([&] { train_on(1, 1, config_); }),
                   {"train.steps = 5 here, but 6 are done there", "--fresh"});
 }
 
 TEST_F(SecondStart, AnExtendedRunWithoutSnapshotsIsNotCut) {
-  config_.snapshot.path = "none";
+  config_.snapshots.path = NamedPlace::none;
   const RunResult first = train_on(1, 1, config_);
-  config_.train.steps = 9;
+  config_.length.steps = 9;
   train_on(1, 1, config_);
   EXPECT_EQ(read_result(directory_ / "run.1"), first);
 }
@@ -317,17 +320,17 @@ TEST_F(SecondStart, AnExtendedRunWithoutSnapshotsIsNotCut) {
 TEST_F(SecondStart, TheSameDataMayComeFromAnotherPlace) {
   const RunResult undisturbed = train_on(1, 1, config_);
   cut_after_fourth_step();
-  config_.data.dataset = "/mnt/renamed";  // the task's artifacts identify its contents
+  config_.text.dataset = "/mnt/renamed";  // the task's artifacts identify its contents
   EXPECT_EQ(train_on(1, 1, config_), undisturbed);
 }
 
 TEST_F(SecondStart, RequiredResumeNeedsASnapshot) {
-  config_.snapshot.resume = "required";
+  config_.snapshots.resume = Resume::required;
   expect_contains(user_error([&] { train_on(1, 1, config_); }), {"snapshot.resume = required", "snapshots"});
 }
 
 TEST_F(SecondStart, WithOnlyDamagedSnapshotsItDoesNotStartOver) {
-  config_.snapshot.every_steps = 0;
+  config_.snapshots.every_steps = 0;
   train_on(1, 1, config_);
   const std::string state = in_run("snapshots/step-00000006/state.json");
   write_text(state, "{}");
@@ -337,13 +340,13 @@ TEST_F(SecondStart, WithOnlyDamagedSnapshotsItDoesNotStartOver) {
 }
 
 TEST_F(SecondStart, APlaceThatCannotBeWrittenEndsTheRunBeforeItsFirstStep) {
-  config_.snapshot.path = "/proc/snapshots";
+  config_.snapshots.path = "/proc/snapshots";
   expect_contains(user_error([&] { train_on(2, 1, config_); }), {"snapshot.path", "/proc/snapshots"});
   EXPECT_FALSE(fs::exists(in_run("metrics.jsonl")));
   // The snapshots need more space than any disk has. The test asks for many snapshots instead of making a
   // model of 2^40 bytes.
-  config_.snapshot.path = "auto";
-  config_.snapshot.keep = int64_t{1} << 50;
+  config_.snapshots.path = NamedPlace::in_log_folder;
+  config_.snapshots.keep = int64_t{1} << 50;
   expect_contains(user_error([&] { train_on(1, 1, config_); }), {"snapshot.path", "free", "snapshot.keep"});
 }
 

@@ -23,10 +23,10 @@ class Stopping : public testing::Test {
  protected:
   Stopping() {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
-    config_.train.steps = 12;
-    config_.train.eval_every = 6;
-    config_.train.sample_every = 6;
-    config_.snapshot = SnapshotConfig{};
+    config_.length.steps = 12;
+    config_.validation.eval_every = 6;
+    config_.validation.sample_every = 6;
+    config_.snapshots = SnapshotOptions{};
     // A death test runs its test again in another process, which must find the same folder.
     if (const char* folder = std::getenv("STOPPING_TEST_FOLDER")) config_.log.dir = folder;
     ::setenv("STOPPING_TEST_FOLDER", config_.log.dir.c_str(), 1);
@@ -42,13 +42,13 @@ class Stopping : public testing::Test {
       if (now == moment && --left == 0) std::raise(SIGUSR1);
     };
     if (moment == Moment::start) std::raise(SIGUSR1);
-    const int code = train_on_threads(2, 1, config_, [&](TrainingTask& task) {
-      task.loss = [pass, loss = task.loss](const Tensor& inputs, const Tensor& targets,
+    const int code = train_on_threads(2, 1, config_, [&](AlteredTask& task) {
+      task.on_loss = [pass, loss = task.on_loss](const Tensor& inputs, const Tensor& targets,
                                            const Context& context) {
         pass(context.training ? Moment::step : Moment::validation);
         return loss(inputs, targets, context);
       };
-      task.sample_text = [pass, write = task.sample_text](const std::function<bool()>& go_on) {
+      task.on_sample_text = [pass, write = task.on_sample_text](const std::function<bool()>& go_on) {
         return write([&] {
           pass(Moment::sample);
           return go_on();
@@ -69,11 +69,11 @@ class Stopping : public testing::Test {
   }
 
   TemporaryDirectory directory_;
-  Config config_ = tiny_config(directory_, 2);
+  Job config_ = tiny_config(directory_, 2);
 };
 
 TEST_F(Stopping, AtAnyBoundaryItGoesOnWithTheSameBitsValidationsAndBest) {
-  const Config own = config_;
+  const Job own = config_;
   config_.log.dir = directory_ / "undisturbed";
   train_on(2, 1, config_);
   const auto undisturbed = outcome();
@@ -95,7 +95,7 @@ TEST_F(Stopping, AtAnyBoundaryItGoesOnWithTheSameBitsValidationsAndBest) {
 
 TEST_F(Stopping, APendingValidationThatNobodyWantsAnyMoreDoesNotKeepTheRunFromEnding) {
   expect_stopped(Moment::validation, 1, "in the validation after step 6");
-  config_.train.eval_every = -1;
+  config_.validation.eval_every = -1;
   EXPECT_EQ(train_on(2, 1, config_).loss_bits.size(), 12u);
 }
 

@@ -12,6 +12,7 @@
 #include "core/graph.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/wording.h"
 #include "kernels/cuda/matmul_epilogue.h"
 #include "kernels/cuda/matmul_tuning.cuh"
 #include "kernels/elementwise.h"
@@ -154,7 +155,7 @@ MatMulPlan settle_plan(const CudaStream& stream, const MatMul& k, const MatMulKe
     const char* problem = Product(key, kept->epilogue).refuses(stream.device, kept->algorithm);
     if (problem == nullptr) return *kept;
     require(is_matmul_tuning(), "the plan for the product of ", k.a.shape, " and ", k.b.shape,
-            " does not run on this GPU (", problem, "): start a new run with another snapshot.path");
+            " does not run on this GPU (", problem, "): ", advice_about(foreign_plans, "import other plans"));
     log_warning(concat("a stored plan does not run (", problem, ") and is replaced: ", to_text(key)));
     forget_plan(key);
   }

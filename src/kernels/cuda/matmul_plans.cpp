@@ -11,6 +11,7 @@
 #include "core/cuda_check.h"
 #include "core/gpu.h"
 #include "core/text.h"
+#include "core/wording.h"
 #include "kernels/cuda/matmul_product.cuh"
 
 namespace lockstep {
@@ -175,8 +176,8 @@ void import_matmul_plans(const std::string& text) {
     const std::string here = place_of_matmul_plans();
     require(place == here, "the matmul plans of this run were made for another GPU or cuBLASLt: they are \"",
             place, "\", but this machine needs \"", here,
-            "\". To keep the bits, resume the run on such a GPU; otherwise start a new run with another "
-            "snapshot.path");
+            "\". To keep the bits, resume the run on such a GPU; otherwise ",
+            advice_about(foreign_plans, "import other plans"));
     for (std::string row; std::getline(in, row);) {
       const cuda::Line line(row);
       plans[cuda::key_from(line)] = cuda::plan_from(line);

@@ -8,8 +8,8 @@
 
 #include "apps/tutorial/exercises/check/verdict.h"
 #include "comm/world.h"
-#include "config/command_line.h"
 #include "core/error.h"
+#include "program/command_line.h"
 
 namespace lockstep {
 namespace {

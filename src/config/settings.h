@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "config/ini.h"
+#include "config/key.h"
+
+namespace lockstep {
+
+/// The settings of one source, such as a file or the command line.
+using Layer = std::vector<Setting>;
+
+/// The values of all keys as canonical texts, and which of them were set.
+class Settings {
+ public:
+  /// Starts with the initial values. Keeps a reference to `keys`.
+  explicit Settings(const KeyTable& keys);
+
+  /// Applies a source. Its settings win over those before. Throws UserError that names key and origin for an
+  /// unknown key and for a value that its key does not accept.
+  void add(const Layer& layer);
+  /// Gives a key a value that nobody has set: a default of the program, or a value that was left open.
+  void replace(const std::string& key, const std::string& text);
+
+  const std::string& operator[](const std::string& key) const;
+  bool is_set(const std::string& key) const { return set_.contains(key); }
+  const KeyTable& keys() const { return *keys_; }
+
+ private:
+  const KeyTable* keys_;
+  std::map<std::string, std::string> texts_;
+  std::set<std::string> set_;
+};
+
+/// Returns the INI text of all keys. Reading it gives the same settings, also with another log.dir.
+std::string to_ini(const Settings& settings);
+
+/// Returns the settings of an INI text of any version of the program. Unknown keys and values are skipped.
+Settings settings_of_earlier_run(const KeyTable& keys, const std::string& text, const std::string& name);
+
+/// Returns the values that the run `there` gives to keys which `here` leaves open: those of inherited keys.
+Layer inherited_values(const Settings& here, const Settings& there);
+
+/// Returns the semantic keys whose values differ: "train.seed = 5 there, 7 here". Open keys do not differ.
+std::vector<std::string> differences(const Settings& there, const Settings& here);
+
+/// Returns the lines "key = value" of the keys in which all ranks must agree.
+std::string agreement_lines(const Settings& settings);
+
+}  // namespace lockstep

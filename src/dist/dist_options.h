@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "dist/gradient_reducer.h"
+
+namespace lockstep {
+
+template <class Options>
+class Rows;
+
+/// How the ranks of a run work together. --help gives meanings, ranges and units.
+struct DistOptions {
+  int replicas = 0;
+  Reduction reduction = Reduction::tree;
+  Shard shard = Shard::none;
+  int group = 0;
+  Offload offload = Offload::none;
+  double bucket_mib = 25.0;
+  double timeout_s = 300.0;
+
+  /// Returns the options of a training that adds `accumulate` micro-batches to a replica's gradient.
+  DataParallelOptions data_parallel(int64_t accumulate) const {
+    return {.replicas = replicas,
+            .accumulate = static_cast<int>(accumulate),
+            .reduction = reduction,
+            .shard = shard,
+            .group = group,
+            .offload = offload,
+            .bucket_bytes = static_cast<int64_t>(bucket_mib * 1048576.0)};
+  }
+};
+
+Rows<DistOptions> dist_rows();
+
+}  // namespace lockstep

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "core/stream.h"
+#include "dist/dist_options.h"
+#include "language/text_options.h"
+#include "models/model_options.h"
+#include "nn/transformer_block.h"
+#include "parameters/update_options.h"
+#include "snapshot/snapshot_options.h"
+
+namespace lockstep {
+
+// --help gives meanings, ranges and units of the options.
+
+struct LengthOptions {
+  int64_t steps = 0;
+  int64_t epochs = 0;
+};
+
+struct BatchOptions {
+  int64_t batch_size = 8;
+  int64_t accumulate = 1;
+
+  /// Returns the sequences of a replica that one forward and backward reads.
+  int64_t micro_batch() const { return batch_size / accumulate; }
+};
+
+struct ComputeOptions {
+  int64_t seed = 1337;
+  std::optional<Device> device = {};  ///< empty: a GPU if there is one
+  DType precision = DType::f32;
+  bool amx = false;
+  bool graph = true;
+  bool tune_matmul = false;
+  int64_t logit_rows = 0;
+  Recompute recompute = {};
+  int64_t threads = 0;
+  double memory_gib = 0.0;
+};
+
+struct ValidationOptions {
+  int64_t eval_every = 250;
+  int64_t patience = 0;
+  double min_delta = 0.0;
+  int64_t sample_every = 0;
+};
+
+struct LogOptions {
+  std::string dir;
+  int64_t every_steps = 1;
+};
+
+/// Returns the name of a precision in configurations.
+inline const char* precision_name(DType precision) {
+  return precision == DType::bf16 ? "bf16" : precision == DType::f16 ? "fp16" : "fp32";
+}
+
+/// Everything that a run is told, as values of the rooms that use them. resolve() makes it from settings.
+struct Job {
+  TextOptions text;
+  ModelOptions model;
+  LengthOptions length;
+  BatchOptions batches;
+  ScheduleOptions schedule;
+  OptimizerOptions optimizer;
+  ComputeOptions compute;
+  ValidationOptions validation;
+  DistOptions dist;
+  SnapshotOptions snapshots;
+  LogOptions log;
+
+  uint64_t seed() const { return static_cast<uint64_t>(compute.seed); }
+  int64_t micro_batch() const { return batches.micro_batch(); }
+  bool on_gpu() const { return compute.device == Device::cuda; }
+  int threads() const { return static_cast<int>(compute.threads); }
+  /// Returns the folder or bucket of the snapshots; empty: there are none.
+  std::string snapshot_place() const { return place_of_snapshots(snapshots, log.dir); }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "job/resolve.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "core/error.h"
+#include "core/gpu.h"
+#include "core/host.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "core/thread_pool.h"
+#include "core/version.h"
+#include "data/loader.h"
+#include "job/check_job.h"
+#include "job/keys.h"
+#include "kernels/processor.h"
+
+namespace lockstep {
+namespace {
+
+/// Returns the sizes that the last preset in these sources stands for.
+Layer sizes_of_preset(const std::vector<Layer>& layers) {
+  std::string chosen;
+  for (const Layer& layer : layers)
+    for (const auto& [key, value, origin] : layer)
+      if (key == "model.preset")
+        chosen = job_keys().find(key, origin).canonical(value, concat(origin, ": ", key, ": "));
+  for (const auto& [name, n_layer, n_head, n_embd] : model_presets())
+    if (name == chosen)
+      return {{"model.n_layer", concat(n_layer)},
+              {"model.n_head", concat(n_head)},
+              {"model.n_embd", concat(n_embd)}};
+  return {};
+}
+
+/// Returns the last name of a path or an address, without its ending, as a part of a folder's name.
+std::string short_name(const std::string& path) {
+  const std::string address = path.substr(0, path.find_last_not_of('/') + 1);
+  std::string name = std::filesystem::path(address.substr(0, address.find('?'))).stem().string();
+  for (char& c : name)
+    if (shell_quoted(std::string(1, c)).size() > 1) c = '_';
+  constexpr size_t most_bytes = 60;  // file systems limit a name to 255
+  return name.substr(0, most_bytes);
+}
+
+/// Returns the name of a run: that of its file. Without a file, runs of other models or data have other
+/// names, so that a trial does not move a run aside that was given another model or text.
+std::string run_name(const Arguments& arguments, const Settings& settings) {
+  if (!arguments.config_file.empty())
+    return std::filesystem::path(find_config_file(arguments.config_file)).stem().string();
+  std::string name = arguments.program;
+  if (!settings["model.from"].empty()) name += "-" + short_name(settings["model.from"]);
+  if (settings.is_set("data.dataset")) name += "-" + short_name(settings["data.dataset"]);
+  return name;
+}
+
+/// Chooses the folder of the results if it is open. Snapshots inside it have the place auto, so that the
+/// configuration can be used with another folder.
+void choose_folder(Settings& settings, const std::string& run_name) {
+  // The name of a file may be any bytes.
+  if (settings["log.dir"].empty()) settings.replace("log.dir", "runs/" + run_name);
+  if (settings["snapshot.path"] == place_of_snapshots(SnapshotOptions(), settings["log.dir"]))
+    settings.replace("snapshot.path", "auto");
+}
+
+/// Gives keys that are left open the values of an earlier run that resumes. Rank 0 finds that run, and all
+/// ranks use its values.
+void inherit(Settings& settings, const Job& job, const World& world) {
+  std::string there;
+  on_first_rank(world, [&] {
+    RunRequest request = request_of(job);
+    request.settings = settings;
+    there = settings_to_resume(request);
+  });
+  there = world.communicator().broadcast_text(there, 0);
+  if (there.empty()) return;
+  std::vector<std::string> values;
+  for (const auto& [key, value, origin] :
+       inherited_values(settings, settings_of_earlier_run(job_keys(), there, "the earlier run"))) {
+    settings.replace(key, value);
+    values.push_back(concat(key, " = ", value));
+  }
+  if (world.is_first() && !values.empty())
+    log_info(concat("not set, so taken from the resumed run: ", joined(values)));
+}
+
+/// Gives the values that depend on the ranks, and checks them.
+void fit_to_ranks(Job& job, const World& world) {
+  DistOptions& dist = job.dist;
+  const int ranks = world.size();
+  if (dist.replicas == 0) dist.replicas = ranks;
+  require(ranks <= dist.replicas, "dist.replicas = ", dist.replicas, " is below the number of ranks, ", ranks,
+          "; start at most ", dist.replicas, " ranks, or set dist.replicas = ", ranks,
+          " (this gives other bits)");
+  resolve_hybrid(dist.shard, dist.group, world.local_size());
+  require_sharding(job, ranks);
+}
+
+/// Turns AMX on or off. Throws UserError on every rank if AMX is requested and one of them lacks it.
+void switch_amx(const Job& job, const World& world) {
+  if (!job.compute.amx) return use_bf16_unit(false);
+  require(
+      !job.on_gpu() && job.compute.precision == DType::bf16,
+      "train.amx = true needs train.device = cpu and train.precision = bf16: AMX multiplies nothing else");
+  const std::vector<std::string> hosts =
+      world.communicator().all_gather_text(has_bf16_unit() ? "" : host_name());
+  for (size_t rank = 0; rank < hosts.size(); ++rank)
+    require(hosts[rank].empty(), "train.amx = true, but rank ", rank, " on ", hosts[rank],
+            " has no AMX: its processor, its system or this build lacks it. Remove train.amx; the run then "
+            "has other bits");
+  use_bf16_unit(true);
+}
+
+/// Selects the GPU of this rank if the job computes on GPUs.
+void select_gpu(const Job& job, const World& world) {
+  if (!job.on_gpu() || device_of(current_stream()) == Device::cuda) return;
+  set_current_stream(make_gpu_stream(world.gpu()));
+  require_equal_on_all_ranks(world.communicator(), "their GPUs",
+                             describe_gpu(gpu_of(current_stream())) + "\n");
+}
+
+}  // namespace
+
+Settings load_settings(const Arguments& arguments, const Layer& defaults) {
+  const std::vector<Layer> layers = layers_of(arguments, job_keys());
+  Settings settings(job_keys());
+  for (const Setting& own : defaults) settings.replace(own.key, own.value);
+  settings.add(sizes_of_preset(layers));
+  for (const Layer& layer : layers) settings.add(layer);
+  choose_folder(settings, run_name(arguments, settings));
+  settings.replace("train.device", name(chosen_device(job_of(settings))));
+  return settings;
+}
+
+Job job_of(const Settings& settings) {
+  Job job = job_keys().job_of(settings);
+  check_together(job, settings);
+  return job;
+}
+
+Job resolve(Settings settings, const World& world) {
+  choose_folder(settings, "run");
+  const Job given = job_of(settings);
+  world.communicator().set_timeout(given.dist.timeout_s);
+  settings.replace("train.device", name(chosen_device(given)));
+  inherit(settings, given, world);
+  Job job = job_of(settings);
+  job.compute.device = chosen_device(job);
+  fit_to_ranks(job, world);
+  require_equal_on_all_ranks(
+      world.communicator(), "the configuration",
+      concat("arithmetic = ", arithmetic_version, "\n", agreement_lines(job_keys().settings_of(job))));
+  if (job.compute.threads == 0) job.compute.threads = world.share_of_cores();
+  set_threads(job.threads());
+  switch_amx(job, world);
+  select_gpu(job, world);
+  return job;
+}
+
+Job resolve(const Job& job, const World& world) { return resolve(job_keys().settings_of(job), world); }
+
+Job with_length(const Job& job, const std::shared_ptr<const Dataset>& training, bool has_validation) {
+  Job sized = job;
+  auto& [steps, epochs] = sized.length;
+  if (epochs > 0) {
+    const Loader loader(training, {.replicas = job.dist.replicas,
+                                   .batch_size = job.batches.batch_size,
+                                   .shuffle = false,
+                                   .whole_batches = job.batches.accumulate > 1,
+                                   .prefetch = false});
+    require(!__builtin_mul_overflow(epochs, loader.steps_per_epoch(), &steps), "train.epochs = ", epochs,
+            " of ", loader.steps_per_epoch(), " steps are too many steps");
+    epochs = 0;
+    check_together(sized, job_keys().settings_of(sized));
+  }
+  require(job.compute.precision != DType::f16 || steps <= INT32_MAX, "train.steps = ", steps,
+          ", but the loss scaler of train.precision = fp16 counts at most ", INT32_MAX, " steps");
+  const int64_t patience = job.validation.patience;
+  require(
+      patience == 0 || has_validation, "train.patience = ", patience,
+      " needs validation data, but there is none; leave the key out, or lower data.train_split if it is 1");
+  return sized;
+}
+
+Job with_settings(const Job& job, const Layer& changes) {
+  Settings settings = job_keys().settings_of(job);
+  settings.add(changes);
+  Job changed = job_of(settings);
+  changed.compute.device = chosen_device(changed);
+  return changed;
+}
+
+RunRequest request_of(const Job& job, const Artifacts& artifacts) {
+  return {.settings = job_keys().settings_of(job),
+          .options = job.snapshots,
+          .log_folder = job.log.dir,
+          .snapshots = job.snapshot_place(),
+          .steps = job.length.steps,
+          .patience = job.validation.patience,
+          .artifacts = artifacts};
+}
+
+}  // namespace lockstep

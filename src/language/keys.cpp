@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/rows.h"
+#include "language/text_options.h"
+
+namespace lockstep {
+
+Rows<TextOptions> text_rows() {
+  using O = TextOptions;
+  constexpr auto semantic = KeyClass::semantic;
+  Rows<O> rows("data", "Data");
+  // A run compares the hash of the contents, not this name: the same text may come from another place.
+  rows.add_path(
+          "dataset", &O::dataset,
+          {{"shakespeare", NamedText::shakespeare},
+           {"sample", NamedText::sample},
+           {"random_tokens", NamedText::random_tokens}},
+          KeyClass::collective,
+          "training data: shakespeare, sample (built in) or random_tokens; a path or URL (https, s3) of a "
+          "text or of examples (JSON lines); or a folder of texts (*.txt)")
+      .first()
+      .inherited()
+      .also_called({"corpus", "data", "data_dir", "dataset_name"});
+  rows.add_path("tokenizer", &O::tokenizer,
+                {{"auto", NamedTokenizer::of_model}, {"char", NamedTokenizer::characters}},
+                KeyClass::collective,
+                "char: one token per character. Or the file of a tokenizer (tokenizer.json, vocab.json, "
+                "*.tiktoken), or its folder. auto: the tokenizer of model.from, else char")
+      .inherited()
+      .also_called({"tokenizer_name"});
+  rows.add("block_size", &O::block_size, semantic, at_least(1), "tokens",
+           "length of a training sequence (context length)")
+      .first()
+      .also_called({"block", "context_length", "max_length", "max_seq_length", "seq_len", "seq_length",
+                    "sequence_length"});
+  rows.add("train_split", &O::train_split, semantic, {.low = 0, .high = 1, .low_open = true}, "share",
+           "share of the data to train on; the rest is for validation; 1: no validation")
+      .also_called({"val_split", "validation", "validation_split"});
+  rows.add("loss_on", &O::loss_on, {{"answer", LossOn::answer}, {"all", LossOn::all}}, semantic,
+           "examples only: the tokens that count in the loss");
+  rows.add("packing", &O::packing, semantic,
+           "examples only: true packs several examples into a block, and each attends to those before it; "
+           "false: one example per block");
+  return rows;
+}
+
+TextOptions text_options_in(const std::string& ini, const std::string& name) {
+  return text_rows().in_ini(ini, name);
+}
+
+}  // namespace lockstep

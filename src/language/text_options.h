@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+
+namespace lockstep {
+
+template <class Options>
+class Rows;
+
+/// The data that have a name of their own.
+enum class NamedText { shakespeare, sample, random_tokens };
+
+/// A tokenizer without a file: one token per character, or that of the model that the run begins with. A run
+/// without such a model then uses characters.
+enum class NamedTokenizer { of_model, characters };
+
+/// The tokens of an example that count in the loss.
+enum class LossOn { answer, all };
+
+/// The text or examples that a language model is trained on. --help gives meanings, ranges and units.
+struct TextOptions {
+  std::variant<NamedText, std::string> dataset = NamedText::shakespeare;
+  std::variant<NamedTokenizer, std::string> tokenizer = NamedTokenizer::of_model;
+  int64_t block_size = 64;
+  double train_split = 0.9;
+  LossOn loss_on = LossOn::answer;
+  bool packing = true;
+};
+
+/// Returns whether the data are those of a name.
+inline bool is_named(const TextOptions& text, NamedText name) {
+  const auto* named = std::get_if<NamedText>(&text.dataset);
+  return named != nullptr && *named == name;
+}
+
+Rows<TextOptions> text_rows();
+
+/// Returns the options of an INI text of any version of the program.
+TextOptions text_options_in(const std::string& ini, const std::string& name);
+
+}  // namespace lockstep

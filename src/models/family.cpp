@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/family.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "json/json_field.h"
+
+namespace lockstep {
+const Family& family_of(const ModelOptions& options) {
+  const auto found = std::ranges::find(families(), options.family, &Family::name);
+  expect(found != families().end(), "there is no family ", options.family);
+  return **found;
+}
+
+ModelOptions sized(const ModelOptions& options, int64_t vocabulary, int64_t block_size) {
+  ModelOptions all = options;
+  all.vocab_size = vocabulary;
+  all.n_positions = std::max(options.n_positions, block_size);
+  return all;
+}
+
+int64_t table_rows(const ModelOptions& options) {
+  const int64_t multiple = std::max<int64_t>(1, options.vocab_multiple);
+  return (options.vocab_size + multiple - 1) / multiple * multiple;
+}
+
+ModelDescription read_model_config(const std::string& json, const std::string& origin) {
+  const JsonField<nlohmann::json> type =
+      JsonField<nlohmann::json>(json, origin, most_config_bytes)["model_type"];
+  std::vector<std::string> names;
+  for (const Family* family : families()) {
+    if (type.json().is_string() && family->reads(type.text())) return family->read_config(json, origin);
+    names.push_back(family->name());
+  }
+  type.require_is(false, joined(names));
+  return {};
+}
+
+std::string generation_config_json(const TokenIds& ids) {
+  using Json = nlohmann::ordered_json;
+  const auto id_of = [](const std::optional<int64_t>& id) { return id ? Json(*id) : Json(nullptr); };
+  const Json json = {{"bos_token_id", id_of(ids.beginning_of_text)},
+                     {"eos_token_id", id_of(ids.end_of_text)}};
+  return json.dump(2) + "\n";
+}
+
+}  // namespace lockstep

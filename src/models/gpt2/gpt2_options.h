@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/gelu.h"
+#include "models/model_options.h"
+
+namespace lockstep {
+
+/// The options that only GPT-2 has. --help gives their meanings.
+struct Gpt2Options {
+  bool bias = true;
+  bool tie_weights = true;
+  Gelu activation = Gelu::tanh;
+};
+
+inline constexpr const char* gpt2_name = "gpt2";
+
+}  // namespace lockstep

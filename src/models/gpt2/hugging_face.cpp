@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gpt2/hugging_face.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "json/json_field.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Field = JsonField<nlohmann::json>;
+
+constexpr const char* prefix = "transformer.";
+constexpr int64_t most_elements = int64_t{1} << 40;
+
+/// Returns the id of a token, or nothing if it is outside the vocabulary.
+std::optional<int64_t> token_of(const Field& field, int64_t vocabulary) {
+  const bool is_known = field.json().is_number_integer() && field.json() >= 0 && field.json() < vocabulary;
+  return is_known ? std::optional(field.json().get<int64_t>()) : std::nullopt;
+}
+
+Gelu activation_of(const Field& field) {
+  const std::string name = field.is_null() ? "gelu_new" : field.text();
+  if (name == "gelu") return Gelu::erf;
+  field.require_is(name == "gelu_new" || name == "gelu_pytorch_tanh", "gelu_new, gelu_pytorch_tanh or gelu");
+  return Gelu::tanh;
+}
+
+/// Throws UserError unless each of these settings is missing or has the only supported value.
+void require_computed(const Field& file, int64_t width) {
+  const std::pair<const char*, nlohmann::json> computed[] = {{"scale_attn_weights", true},
+                                                             {"scale_attn_by_inverse_layer_idx", false},
+                                                             {"reorder_and_upcast_attn", false},
+                                                             {"add_cross_attention", false},
+                                                             {"n_inner", 4 * width}};
+  for (const auto& [name, value] : computed)
+    file[name].require_is(file[name].is_null() || file[name].json() == value, value.dump());
+  const Field epsilon = file["layer_norm_epsilon"];
+  epsilon.require_is(epsilon.is_null() || std::abs(epsilon.number() - 1e-5) < 1e-12, "1e-05");
+}
+
+Json id_or_null(const std::optional<int64_t>& id) { return id ? Json(*id) : Json(nullptr); }
+
+}  // namespace
+
+ModelDescription read_gpt2_config(const std::string& json, const std::string& origin) {
+  const Field file(json, origin, most_config_bytes);
+  file["model_type"].require_is(file["model_type"].json() == "gpt2", "gpt2");
+  const auto size = [&](const char* name, int64_t most) { return file[name].whole<int64_t>(1, most); };
+  ModelOptions model;
+  model.vocab_size = size("vocab_size", int64_t{1} << 30);
+  model.n_positions = size("n_positions", int64_t{1} << 30);
+  model.n_layer = size("n_layer", 1 << 14);
+  model.n_head = size("n_head", int64_t{1} << 20);
+  model.n_embd = size("n_embd", int64_t{1} << 20);
+  model.own[gpt2_name] = Gpt2Options{.bias = true,
+                                     .tie_weights = file["tie_word_embeddings"].flag(true),
+                                     .activation = activation_of(file["activation_function"])};
+  require(model.n_embd % model.n_head == 0, origin, ": n_embd = ", model.n_embd,
+          " cannot be divided among n_head = ", model.n_head, " heads");
+  require(std::max({model.vocab_size, model.n_positions, 4 * model.n_embd}) <= most_elements / model.n_embd,
+          origin, ": vocab_size, n_positions and n_embd need a tensor of more than ", most_elements,
+          " elements");
+  require_computed(file, model.n_embd);
+  return {.options = model,
+          .ids = {.count = {},
+                  .beginning_of_text = token_of(file["bos_token_id"], model.vocab_size),
+                  .end_of_text = token_of(file["eos_token_id"], model.vocab_size)}};
+}
+
+std::string gpt2_config_json(const Gpt::Options& model, const TokenIds& ids, DType dtype) {
+  const char* type = dtype == DType::bf16 ? "bfloat16" : dtype == DType::f16 ? "float16" : "float32";
+  const Json json = {{"architectures", {"GPT2LMHeadModel"}},
+                     {"model_type", "gpt2"},
+                     {"vocab_size", model.vocabulary},
+                     {"n_positions", model.block_size},
+                     {"n_ctx", model.block_size},
+                     {"n_embd", model.width},
+                     {"n_layer", model.layers},
+                     {"n_head", model.heads},
+                     {"n_inner", nullptr},
+                     {"activation_function", model.activation == Gelu::erf ? "gelu" : "gelu_new"},
+                     {"resid_pdrop", model.dropout},
+                     {"embd_pdrop", model.dropout},
+                     {"attn_pdrop", model.dropout},
+                     {"layer_norm_epsilon", 1e-5},
+                     {"initializer_range", 0.02},
+                     {"scale_attn_weights", true},
+                     {"scale_attn_by_inverse_layer_idx", false},
+                     {"reorder_and_upcast_attn", false},
+                     {"add_cross_attention", false},
+                     {"use_cache", true},
+                     {"bos_token_id", id_or_null(ids.beginning_of_text)},
+                     {"eos_token_id", id_or_null(ids.end_of_text)},
+                     {"pad_token_id", nullptr},
+                     {"tie_word_embeddings", model.tie_weights},
+                     {"dtype", type},
+                     {"torch_dtype", type}};
+  return json.dump(2) + "\n";
+}
+
+std::map<std::string, Shape> gpt2_tensors(const Gpt::Options& model) {
+  const int64_t width = model.width;
+  std::map<std::string, Shape> tensors = {{"wte.weight", {model.vocabulary, width}},
+                                          {"wpe.weight", {model.block_size, width}},
+                                          {"ln_f.weight", {width}},
+                                          {"ln_f.bias", {width}}};
+  if (!model.tie_weights) tensors["lm_head.weight"] = {model.vocabulary, width};
+  for (int64_t layer = 0; layer < model.layers; ++layer) {
+    const std::string block = concat("h.", layer, ".");
+    for (const char* norm : {"ln_1", "ln_2"})
+      for (const char* part : {".weight", ".bias"}) tensors[concat(block, norm, part)] = {width};
+    const auto add_linear = [&](const char* name, int64_t in, int64_t out) {
+      tensors[concat(block, name, ".weight")] = {in, out};
+      tensors[concat(block, name, ".bias")] = {out};
+    };
+    add_linear("attn.c_attn", width, 3 * width);
+    add_linear("attn.c_proj", width, width);
+    add_linear("mlp.c_fc", width, 4 * width);
+    add_linear("mlp.c_proj", 4 * width, width);
+  }
+  return tensors;
+}
+
+std::string gpt2_stored_name(const std::string& name) {
+  return name.starts_with(prefix) ? name.substr(std::string(prefix).size()) : name;
+}
+
+bool is_gpt2_mask(const std::string& name, int64_t layers) {
+  const std::string own = gpt2_stored_name(name);
+  int64_t layer = -1;
+  if (own.starts_with("h.")) std::from_chars(own.data() + 2, own.data() + own.size(), layer);
+  const std::string of_layer = concat("h.", layer, ".attn.");
+  if (layer < 0 || (own != of_layer + "bias" && own != of_layer + "masked_bias")) return false;
+  require(layer < layers, "tensor ", name, " does not belong to the GPT-2 that config.json describes");
+  return true;
+}
+
+}  // namespace lockstep

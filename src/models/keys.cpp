@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/rows.h"
+#include "models/family.h"
+#include "models/model_options.h"
+
+namespace lockstep {
+
+Rows<ModelOptions> model_rows() {
+  using O = ModelOptions;
+  constexpr auto semantic = KeyClass::semantic, collective = KeyClass::collective;
+  Rows<O> rows("model", "Model");
+  Words<std::string> names;
+  for (const Family* family : families()) names.push_back({family->name(), family->name()});
+  if (names.size() > 1)
+    rows.add("family", &O::family, names, semantic, "architecture of the model; model.from has its own");
+  // A run compares the model's sizes and the hash of its contents, not this name.
+  rows.add_path("from", &O::from, collective,
+                "a new run starts with the sizes and weights of this model: a Hugging Face folder of a GPT-2 "
+                "(a path, "
+                "s3:// or https://), or a run or snapshot of this program. Empty: random weights")
+      .first()
+      .inherited()
+      .also_called({"init_from", "model_name_or_path", "pretrained"});
+  Words<std::string> presets;
+  for (const ModelPreset& preset : model_presets()) presets.push_back({preset.name, preset.name});
+  presets.push_back({"", ""});
+  // The sizes are semantic themselves, so a run does not depend on the name of its preset.
+  rows.add("preset", &O::preset, presets, collective,
+           "sets n_layer, n_head and n_embd where neither the file nor the command line sets them")
+      .first()
+      .also_called({"model_size", "model_type"});
+  rows.add("n_layer", &O::n_layer, semantic, at_least(1), "blocks", "transformer blocks")
+      .also_called({"num_hidden_layers", "num_layers"});
+  rows.add("n_head", &O::n_head, semantic, at_least(1), "heads",
+           "attention heads per block; n_embd is a multiple of it")
+      .also_called({"num_attention_heads", "num_heads"});
+  rows.add("n_embd", &O::n_embd, semantic, at_least(1), "channels", "width of the residual stream")
+      .also_called({"hidden_size"});
+  rows.add("vocab_size", &O::vocab_size, semantic, at_least(0), "tokens",
+           "rows of the token embedding; 0: the size of the tokenizer's vocabulary");
+  rows.add("vocab_multiple", &O::vocab_multiple, semantic, between(0, 1 << 20), "rows",
+           "pad the embedding in memory to a multiple of this many rows (faster matmuls; padding is masked); "
+           "0: 64 with model.from, else 1");
+  rows.add("n_positions", &O::n_positions, semantic, at_least(0), "positions",
+           "longest context of the model; 0: data.block_size");
+  rows.add("dropout", &O::dropout, semantic, unit_interval, "",
+           "probability of dropping an activation in training");
+  return rows;
+}
+
+std::vector<std::pair<std::string, Rows<std::any>>> family_rows() {
+  std::vector<std::pair<std::string, Rows<std::any>>> all;
+  for (const Family* family : families()) all.emplace_back(family->name(), family->rows());
+  return all;
+}
+
+ModelOptions model_options_in(const std::string& ini, const std::string& name) {
+  ModelOptions options = model_rows().in_ini(ini, name);
+  for (const auto& [family, rows] : family_rows()) options.own[family] = rows.in_ini(ini, name);
+  return options;
+}
+
+std::vector<ModelPreset> model_presets() {
+  std::vector<ModelPreset> all;
+  for (const Family* family : families())
+    for (const ModelPreset& preset : family->presets()) all.push_back(preset);
+  return all;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "core/clock.h"
+#include "metrics/metrics.h"
+#include "train/early_stopping.h"
+#include "train/progress.h"
+#include "train/run_log.h"
+#include "train/step_meter.h"
+
+namespace lockstep {
+
+/// A step that was started and whose result is not known yet.
+struct StartedStep {
+  StepMetrics metrics = {};  ///< the fields that are known before the result
+  int64_t samples_of_replica = 0;
+  Clock::time_point begin;
+};
+
+/// Where a run is.
+struct RunPosition {
+  int64_t total = 0;  ///< steps of the run; early stopping shortens it
+  int64_t first = 0;  ///< steps that were done before this start
+  int64_t next = 0;   ///< index of the step that starts next
+  int64_t last = 0;   ///< the last step whose result is known
+  std::deque<StartedStep> started = {};
+
+  bool is_due(int64_t step, int64_t every) const {
+    return every >= 0 && (step == total || (every > 0 && step % every == 0));
+  }
+};
+
+/// Requests to stop and to write a snapshot.
+struct RunRequests {
+  bool has_asked_to_stop = false;       ///< this rank has voted for it
+  bool has_asked_for_snapshot = false;  ///< and has not withdrawn it
+  bool is_stopping = false;             ///< a rank has asked, and all ranks know it
+};
+
+/// Validations of a run, which may end it early.
+struct RunValidations {
+  EarlyStopping early_stopping;
+  bool is_pending = false;  ///< the newest snapshot does not contain the validation of its step
+};
+
+/// What a run writes besides snapshots. Rank 0 has the metrics and the progress display.
+struct RunOutput {
+  StepMeter meter;
+  PeakMemoryLog peak_memory;
+  std::unique_ptr<MetricsWriter> metrics = {};  ///< the threads of snapshots use it
+  std::unique_ptr<Progress> progress = {};
+
+  void print(const std::string& text) const {
+    if (progress) progress->print(text);
+  }
+};
+
+}  // namespace lockstep
