@@ -39,16 +39,18 @@ void run_once(const K& kernel) {
 Work attention(const AttentionSize& size, DType dtype, bool is_backward) {
   const Tensor qkv = random_tensor(size.qkv(), dtype), y = empty(size.y(), dtype);
   const Tensor sums = empty(size.statistics(), accumulator_dtype(dtype));
-  const CausalAttentionForward forward{
-      .qkv = qkv.view(), .y = y.view(), .log_sum_exp = sums.view(), .heads = size.heads};
+  const CausalAttentionForward forward{.qkv = unpack_heads(qkv.view(), size.heads),
+                                       .y = y.view(),
+                                       .log_sum_exp = sums.view(),
+                                       .heads = size.heads};
   if (!is_backward) return computing(forward, {qkv, y, sums});
   run_once(forward);
   const Tensor dy = random_tensor(size.y(), dtype), dqkv = empty(size.qkv(), dtype);
-  const CausalAttentionBackward backward{.qkv = qkv.view(),
+  const CausalAttentionBackward backward{.qkv = forward.qkv,
                                          .y = y.view(),
                                          .log_sum_exp = sums.view(),
                                          .dy = dy.view(),
-                                         .dqkv = dqkv.view(),
+                                         .dqkv = unpack_heads(dqkv.view(), size.heads),
                                          .heads = size.heads};
   return computing(backward, {qkv, y, sums, dy, dqkv});
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/attention_heads.h"
 #include "kernels/kernel.h"
 
 namespace lockstep {
@@ -12,32 +13,30 @@ namespace lockstep {
 struct CachedAttention {
   static constexpr const char* name = "cached_attention";
   static constexpr int64_t panel = 16;
-  View qkv = {};     ///< [tokens, 3 * heads * size]: queries, keys, values, head-major inside each
-  View keys = {};    ///< [texts, heads, capacity / panel, size * panel], like qkv
-  View values = {};  ///< [texts, heads, capacity, size rounded up to whole panels], like qkv
+  QueryKeyValue qkv = {};  ///< [tokens, heads of each * size]
+  View keys = {};          ///< [texts, key heads, capacity / panel, size * panel], like qkv
+  View values = {};        ///< [texts, key heads, capacity, size rounded up to whole panels], like qkv
   View places = {};  ///< i32 [tokens, 2]: text and position of each token; earlier ones are stored or in qkv
-  View y = {};       ///< [tokens, heads * size]
-  int64_t heads = 1;
+  View y = {};       ///< like q, contiguous
+  AttentionHeads heads = {};
 
-  int64_t tokens() const { return qkv.shape[0]; }
-  int64_t size() const { return qkv.shape[1] / (3 * heads); }
+  int64_t tokens() const { return qkv.q.shape[0]; }
+  int64_t size() const { return qkv.q.shape[1] / heads.queries; }
   int64_t capacity() const { return values.shape[2]; }
 
   void check() const {
-    expect(qkv.shape.rank() == 2 && heads > 0 && qkv.shape[1] % (3 * heads) == 0, "qkv is ", qkv.shape,
-           " for ", heads, " heads; [tokens, 3 * heads * size] is needed");
-    expect(qkv.dtype != DType::i32 && keys.dtype == qkv.dtype && values.dtype == qkv.dtype &&
-               y.dtype == qkv.dtype,
-           "qkv, keys, values and y are ", qkv.dtype, ", ", keys.dtype, ", ", values.dtype, " and ", y.dtype,
-           "; one floating-point type is needed");
-    expect(values.shape.rank() == 4 && values.shape[1] == heads && capacity() % panel == 0 &&
+    qkv.check(2, heads);
+    const DType dtype = qkv.dtype();
+    expect(keys.dtype == dtype && values.dtype == dtype && y.dtype == dtype, "q, keys, values and y are ",
+           dtype, ", ", keys.dtype, ", ", values.dtype, " and ", y.dtype, "; one type is needed");
+    expect(values.shape.rank() == 4 && values.shape[1] == heads.keys && capacity() % panel == 0 &&
                values.shape[3] == (size() + panel - 1) / panel * panel,
-           "values are ", values.shape, " for ", heads, " heads of ", size());
-    const Shape panels{values.shape[0], heads, capacity() / panel, size() * panel};
+           "values are ", values.shape, " for ", heads.keys, " heads of ", size());
+    const Shape panels{values.shape[0], heads.keys, capacity() / panel, size() * panel};
     expect(keys.shape == panels, "keys are ", keys.shape, ", not ", panels);
     expect(places.dtype == DType::i32 && places.shape == Shape({tokens(), 2}), "places are ", places.dtype,
            " ", places.shape, " for ", tokens(), " tokens");
-    expect(y.shape == qkv.shape.with_last(heads * size()), "y is ", y.shape, ", qkv is ", qkv.shape);
+    expect(y.shape == qkv.q.shape, "y is ", y.shape, ", q is ", qkv.q.shape);
   }
 };
 int64_t scratch_bytes(CpuStream, const CachedAttention&);

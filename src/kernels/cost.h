@@ -50,14 +50,17 @@ inline double attention_product_flops(const View& y, const View& log_sum_exp) {
   return static_cast<double>(y.size()) * static_cast<double>(log_sum_exp.shape[2]);
 }
 
+inline double bytes_of_views(const QueryKeyValue& qkv) { return bytes_of_views(qkv.q, qkv.k, qkv.v); }
+
 inline Cost cost(const CausalAttentionForward& k) {
-  return {.bytes = bytes_of_views(k.qkv, k.y, k.log_sum_exp),
+  return {.bytes = bytes_of_views(k.qkv) + bytes_of_views(k.y, k.log_sum_exp),
           .flops = 2.0 * attention_product_flops(k.y, k.log_sum_exp)};
 }
 
 /// Counts five products: the weights again, then the gradients of weights, values, queries and keys.
 inline Cost cost(const CausalAttentionBackward& k) {
-  return {.bytes = bytes_of_views(k.qkv, k.y, k.log_sum_exp, k.dy, k.dqkv, k.dqkv_sum),
+  return {.bytes = bytes_of_views(k.qkv) + bytes_of_views(k.dqkv) +
+                   bytes_of_views(k.y, k.log_sum_exp, k.dy, k.dqkv_sum),
           .flops = 5.0 * attention_product_flops(k.y, k.log_sum_exp)};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/attention_heads.h"
 #include "kernels/gelu.h"
 #include "kernels/random.h"
 #include "tensor/autograd.h"
@@ -80,22 +81,24 @@ Tensor add_positions(const Tensor& x, const Tensor& table);
 /// batch is cut.
 Tensor dropout(const Tensor& x, double probability, const RandomKey& key);
 
-/// Returns the causal self-attention [batch, time, heads * size]. `qkv` [batch, time, 3 * heads * size] packs
-/// queries, keys and values, each head-major. Scores are scaled by 1/sqrt(size). No time x time matrix is
-/// stored. `dropout` > 0 drops attention weights, keyed on logical coordinates.
-Tensor causal_attention(const Tensor& qkv, int64_t heads, double dropout = 0.0, const RandomKey& key = {});
+/// Returns the causal self-attention [batch, time, heads.queries * size]. `qkv` [batch, time, heads.packed()
+/// * size] packs queries, keys and values, each head-major. Scores are scaled by 1/sqrt(size). No time x time
+/// matrix is stored. `dropout` > 0 drops attention weights, keyed on logical coordinates.
+Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads, double dropout = 0.0,
+                        const RandomKey& key = {});
 
 /// Keys and values of texts that cached_attention() has read. CachedAttention defines their layout.
 struct AttentionCache {
   Tensor keys, values;
 };
-/// Allocates a cache for `texts` texts of up to `tokens` tokens each, with `heads` heads of this size.
-AttentionCache make_kept_attention(int64_t texts, int64_t tokens, int64_t heads, int64_t size, DType dtype,
-                                   const Stream& stream = current_stream());
-/// Returns causal_attention() of tokens that continue texts. No gradient is computed. qkv is [tokens, 3 *
-/// heads * size] and the result [tokens, heads * size]. i32 `places` [tokens, 2] holds the text and the
-/// position of each token. On a CPU the result is bit-identical to causal_attention().
-Tensor cached_attention(const Tensor& qkv, int64_t heads, const AttentionCache& kept, const Tensor& places);
+/// Allocates a cache for `texts` texts of up to `tokens` tokens each, with heads.keys heads of this size.
+AttentionCache make_kept_attention(int64_t texts, int64_t tokens, const AttentionHeads& heads, int64_t size,
+                                   DType dtype, const Stream& stream = current_stream());
+/// Returns causal_attention() of tokens that continue texts. No gradient is computed. qkv is [tokens,
+/// heads.packed() * size] and the result [tokens, heads.queries * size]. i32 `places` [tokens, 2] holds the
+/// text and the position of each token. On a CPU the result is bit-identical to causal_attention().
+Tensor cached_attention(const Tensor& qkv, const AttentionHeads& heads, const AttentionCache& kept,
+                        const Tensor& places);
 
 /// Returns the mean cross entropy of logits [..., classes] against i32 targets [...] as a scalar. Rows whose
 /// target is `ignore_index` do not count. It is 0 if all rows are ignored, where PyTorch has NaN. The forward

@@ -60,6 +60,12 @@ lockstep_planted_bug(wait_for_older_group IN attention_backward.cu
   TESTS attention_cuda_tests FILTER CausalAttentionOnGpu.MatchesTheCpuInDouble
   DIAGNOSIS "emulator: race: .* cp.async of thread")
 
+lockstep_planted_bug(removed_barrier_between_heads IN attention_backward.cu
+  TEXT "    __syncthreads();  // other warps may still read the stages\n"
+  BECOMES ""
+  TESTS grouped_attention_cuda_tests FILTER GroupedAttentionOnGpu.MatchesTheCpuInDouble
+  DIAGNOSIS "emulator: race: .*grouped_key_gradient_kernel")
+
 lockstep_planted_bug(mask_off_by_one IN attention_tile.cuh BUILDS attention_forward.cu
   TEXT "rows_are_keys ? row > column : column > row"
   BECOMES "rows_are_keys ? row > column : column > row + 1"

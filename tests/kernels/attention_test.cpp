@@ -12,14 +12,19 @@ namespace {
 struct AttentionCase {
   int64_t batch, time, heads, size;
   double dropout = 0;
+  int64_t key_heads = 0;  ///< 0: as many as heads
+
+  AttentionHeads all_heads() const { return {heads, key_heads > 0 ? key_heads : heads}; }
+  int64_t packed_columns() const { return all_heads().packed() * size; }
 };
 
 // Lengths of one token, less than a tile, whole tiles, one token more than whole tiles, and several blocks of
-// keys.
+// keys. Two and all query heads for one head of keys.
 const std::vector<AttentionCase> attention_cases = {
-    {1, 1, 1, 8},    {2, 1, 3, 5, 0.5},    {2, 7, 2, 8},        {1, 32, 2, 32},
-    {2, 33, 2, 32},  {1, 64, 1, 64, 0.2},  {2, 37, 3, 80, 0.1}, {1, 100, 2, 16, 0.3},
-    {1, 300, 1, 64}, {1, 270, 2, 13, 0.1}, {1, 48, 1, 128}};
+    {1, 1, 1, 8},         {2, 1, 3, 5, 0.5},    {2, 7, 2, 8},        {1, 32, 2, 32},
+    {2, 33, 2, 32},       {1, 64, 1, 64, 0.2},  {2, 37, 3, 80, 0.1}, {1, 100, 2, 16, 0.3},
+    {1, 300, 1, 64},      {1, 270, 2, 13, 0.1}, {1, 48, 1, 128},     {2, 37, 4, 24, 0.2, 2},
+    {1, 70, 4, 16, 0, 1}, {1, 3, 6, 5, 0.3, 2}};
 
 constexpr RandomKey random_key{.seed = 0x123456789abcdefull, .step = 7, .sample = 41, .site = 3};
 
@@ -27,27 +32,27 @@ struct Attention {
   Attention(const AttentionCase& c, DType in)
       : shape(c),
         dtype(in),
-        qkv(Values::uniform({c.batch, c.time, 3 * c.heads * c.size}, dtype, 1, -1.0, 1.0)),
+        qkv(Values::uniform({c.batch, c.time, c.packed_columns()}, dtype, 1, -1.0, 1.0)),
         dy(Values::uniform({c.batch, c.time, c.heads * c.size}, dtype, 2, -1.0, 1.0)),
         y(dy.shape(), dtype),
-        log_sum_exp({c.batch, c.heads, c.time}, dtype),
+        log_sum_exp({c.batch, c.heads, c.time}, accumulator_dtype(dtype)),
         dqkv(qkv.shape(), dtype) {}
 
   CausalAttentionForward forward() {
-    return {.qkv = qkv.view(),
+    return {.qkv = unpack_heads(qkv.view(), shape.all_heads()),
             .y = y.view(),
             .log_sum_exp = log_sum_exp.view(),
-            .heads = shape.heads,
+            .heads = shape.all_heads(),
             .dropout = shape.dropout,
             .key = key};
   }
   CausalAttentionBackward backward() {
-    return {.qkv = qkv.view(),
+    return {.qkv = unpack_heads(qkv.view(), shape.all_heads()),
             .y = y.view(),
             .log_sum_exp = log_sum_exp.view(),
             .dy = dy.view(),
-            .dqkv = dqkv.view(),
-            .heads = shape.heads,
+            .dqkv = unpack_heads(dqkv.view(), shape.all_heads()),
+            .heads = shape.all_heads(),
             .dropout = shape.dropout,
             .key = key};
   }
@@ -56,10 +61,12 @@ struct Attention {
     launch_on(threads, backward());
   }
 
-  /// Returns column d of a head's query (part 0), key (part 1) or value (part 2).
+  /// Returns column d of a query head's query (part 0), key (part 1) or value (part 2).
   double at(int part, int64_t sample, int64_t head, int64_t row, int64_t d) const {
-    const int64_t columns = shape.heads * shape.size;
-    return qkv[(sample * shape.time + row) * 3 * columns + part * columns + head * shape.size + d];
+    const AttentionHeads heads = shape.all_heads();
+    const int64_t key_head = shape.heads + (part - 1) * heads.keys + head / (heads.queries / heads.keys);
+    return qkv[((sample * shape.time + row) * heads.packed() + (part == 0 ? head : key_head)) * shape.size +
+               d];
   }
 
   AttentionCase shape;
@@ -159,7 +166,8 @@ TEST(CausalAttention, ForwardMatchesReference) {
 
 TEST(CausalAttention, BackwardMatchesCentralDifferences) {
   for (const AttentionCase& c :
-       {AttentionCase{2, 5, 2, 3, 0.4}, AttentionCase{1, 19, 1, 4}, AttentionCase{1, 1, 1, 2}}) {
+       {AttentionCase{2, 5, 2, 3, 0.4}, AttentionCase{1, 19, 1, 4}, AttentionCase{1, 1, 1, 2},
+        AttentionCase{2, 5, 4, 3, 0.4, 2}, AttentionCase{1, 9, 4, 2, 0, 1}}) {
     SCOPED_TRACE(concat("time ", c.time));
     Attention o(c, DType::f64);
     o.run();
@@ -180,8 +188,9 @@ TEST(CausalAttention, BackwardInFloatMatchesDouble) {
     exact.run();
     // The gradient of a score is weight * (dweight - mean). Both factors are at most size / (1 - dropout) in
     // magnitude. Its error has those of the weight and of two sums of `size` products. A gradient of qkv sums
-    // up to `time` gradients of scores.
-    const double size = static_cast<double>(c.size), time = static_cast<double>(c.time);
+    // up to `time` gradients of scores for each query head of a group.
+    const double size = static_cast<double>(c.size);
+    const double time = static_cast<double>(c.time * c.all_heads().group());
     const double relative = weight_error(o) + (2 * size + time) * epsilon_of(DType::f32);
     const double score_bound = 2 * std::sqrt(size) * relative / (1 - c.dropout);
     const double value_bound = relative / (1 - c.dropout);
@@ -286,15 +295,64 @@ TEST(CausalAttention, ASampleGetsTheSameBitsAloneAndInABatch) {
 }
 
 TEST(CausalAttention, SumsOfDqkvAreThoseOfItsColumns) {
-  for (const DType dtype : {DType::f32, DType::f64}) {
-    Attention o({2, 33, 2, 8}, dtype);
-    Values sums({48}, dtype), of_columns({48}, dtype);
-    launch_on(1, o.forward());
-    CausalAttentionBackward backward = o.backward();
-    backward.dqkv_sum = sums.view();
-    launch_on(3, backward);
-    launch_on(1, ColumnSum{.x = o.dqkv.view(), .y = of_columns.view()});
-    EXPECT_TRUE(sums == of_columns);
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const AttentionCase& c : {AttentionCase{2, 33, 2, 8}, AttentionCase{2, 33, 4, 8, 0, 2}}) {
+      Attention o(c, dtype);
+      Values sums({c.packed_columns()}, dtype), of_columns(sums.shape(), dtype);
+      launch_on(1, o.forward());
+      CausalAttentionBackward backward = o.backward();
+      backward.dqkv_sum = sums.view();
+      launch_on(3, backward);
+      launch_on(1, ColumnSum{.x = o.dqkv.view(), .y = of_columns.view()});
+      EXPECT_TRUE(sums == of_columns);
+    }
+}
+
+/// Copies columns [first, first + columns) of each row.
+Values columns_of(const Values& from, int64_t first, int64_t columns) {
+  Values to(from.shape().with_last(columns), from.dtype());
+  for (int64_t i = 0; i < to.size(); ++i)
+    to.set(i, from[i / columns * from.shape()[-1] + first + i % columns]);
+  return to;
+}
+
+TEST(CausalAttention, ApartQueriesKeysAndValuesHaveTheBitsOfPackedOnes) {
+  for (const DType dtype : float_types)
+    for (const AttentionCase& c : {AttentionCase{2, 33, 4, 24, 0.1, 2}, AttentionCase{1, 20, 3, 16}}) {
+      Attention packed(c, dtype), apart(c, dtype);
+      packed.run(2);
+      const int64_t queries = c.heads * c.size, keys = c.all_heads().keys * c.size;
+      Values q = columns_of(packed.qkv, 0, queries), k = columns_of(packed.qkv, queries, keys);
+      Values v = columns_of(packed.qkv, queries + keys, keys), dq(q.shape(), dtype);
+      Values dkv(k.shape().with_last(2 * keys), dtype);  // rows of other lengths than those of k and v
+      CausalAttentionForward forward = apart.forward();
+      forward.qkv = {q.view(), k.view(), v.view()};
+      launch_on(2, forward);
+      CausalAttentionBackward backward = apart.backward();
+      backward.qkv = forward.qkv;
+      backward.dqkv = {dq.view(), lockstep::columns_of(dkv.view(), 0, keys),
+                       lockstep::columns_of(dkv.view(), keys, keys)};
+      launch_on(2, backward);
+      EXPECT_EQ(apart.y, packed.y) << dtype;
+      EXPECT_EQ(apart.log_sum_exp, packed.log_sum_exp) << dtype;
+      EXPECT_EQ(dq, columns_of(packed.dqkv, 0, queries)) << dtype;
+      EXPECT_EQ(dkv, columns_of(packed.dqkv, queries, 2 * keys)) << dtype;
+    }
+}
+
+TEST(CausalAttention, AGradientAddsItsQueryHeadsInOrderAndRoundsOnce) {
+  // A single token has the weight 1. So the gradient of its value is the sum of dy over four query heads. In
+  // fp32 the first row of numbers has another sum in any other order. Rounded to 16 bits after each addition,
+  // the second row adds up to its first number.
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const double large = dtype == DType::f16 ? 2048 : 256;
+    for (const std::vector<double>& numbers :
+         {std::vector<double>{16384, 0x1p-11, -16384, 0x1p-11}, {large, 1, 1, 0}}) {
+      Attention o({1, 1, 4, 1, 0, 1}, dtype);
+      for (int64_t head = 0; head < 4; ++head) o.dy.set(head, numbers[static_cast<size_t>(head)]);
+      o.run();
+      EXPECT_EQ(o.dqkv[5], numbers[0] == large ? large + 2 : 0x1p-11) << dtype;
+    }
   }
 }
 
@@ -307,17 +365,28 @@ TEST(CausalAttention, RefusesWhatDoesNotFit) {
   };
   refused([](auto& kernel) { kernel.heads = 5; });
   refused([](auto& kernel) { kernel.heads = 0; });
-  refused([](auto& kernel) { kernel.qkv.shape = {10, 24}; });
+  refused([](auto& kernel) { kernel.heads.keys = 1; });
+  refused([](auto& kernel) { kernel.heads.keys = 4; });
+  refused([](auto& kernel) { kernel.qkv.q.shape = {10, 8}; });
+  refused([](auto& kernel) { kernel.qkv.v.shape = {2, 5, 4}; });
+  refused([](auto& kernel) { kernel.qkv.k.dtype = DType::bf16; });
+  refused([](auto& kernel) { kernel.qkv.q.stride = 7; });
+  refused([](auto& kernel) { kernel.qkv.v.stride = 25; });
   refused([](auto& kernel) { kernel.y.shape = {2, 5, 24}; });
   refused([](auto& kernel) { kernel.log_sum_exp.shape = {2, 5, 2}; });
   refused([](auto& kernel) { kernel.dropout = 1; });
   refused([](auto& kernel) { kernel.dy.dtype = DType::f64; });
-  refused([](auto& kernel) { kernel.dqkv.shape = {2, 5, 8}; });
+  refused([](auto& kernel) { kernel.dqkv.k.shape = {2, 5, 4}; });
   refused([](auto& kernel) { kernel.dqkv_sum = {kernel.dy.data, {8}, DType::f32}; });
+  refused([](auto& kernel) {
+    kernel.dqkv_sum = {kernel.dy.data, {24}, DType::f32};
+    kernel.dqkv.k = kernel.qkv.k;  // dk is not between dq and dv
+  });
   Attention o({2, 5, 2, 4}, DType::f32);
   CausalAttentionForward kernel = o.forward();
   kernel.first_query = 6;
   EXPECT_THROW(kernel.check(), Error);
+  EXPECT_THROW(unpack_heads(o.qkv.view(), {3, 1}), Error);
 }
 
 }  // namespace

@@ -17,15 +17,16 @@ struct CachedTexts {
     int32_t text, position;
   };
 
-  CachedTexts(const std::vector<int64_t>& lengths, int64_t heads_of_text, int64_t size_of_head, DType in)
+  CachedTexts(const std::vector<int64_t>& lengths, const AttentionHeads& heads_of_text, int64_t size_of_head,
+              DType in)
       : heads(heads_of_text), size(size_of_head), dtype(in) {
     for (const int64_t length : lengths) {
       capacity = std::max(capacity, (length + 15) / 16 * 16);
       const auto seed = static_cast<uint64_t>(qkv.size() + 1);
-      qkv.push_back(Values::uniform({1, length, 3 * heads * size}, dtype, seed));
-      y.emplace_back(Shape{1, length, heads * size}, dtype);
-      Values log_sum_exp({1, heads, length}, accumulator_dtype(dtype));
-      launch_on(1, CausalAttentionForward{.qkv = qkv.back().view(),
+      qkv.push_back(Values::uniform({1, length, heads.packed() * size}, dtype, seed));
+      y.emplace_back(Shape{1, length, heads.queries * size}, dtype);
+      Values log_sum_exp({1, heads.queries, length}, accumulator_dtype(dtype));
+      launch_on(1, CausalAttentionForward{.qkv = unpack_heads(qkv.back().view(), heads),
                                           .y = y.back().view(),
                                           .log_sum_exp = log_sum_exp.view(),
                                           .heads = heads});
@@ -65,11 +66,12 @@ struct CachedTexts {
     return table;
   }
 
-  Shape keys_shape() const { return {texts(), heads, capacity / 16, size * 16}; }
-  Shape values_shape() const { return {texts(), heads, capacity, (size + 15) / 16 * 16}; }
+  Shape keys_shape() const { return {texts(), heads.keys, capacity / 16, size * 16}; }
+  Shape values_shape() const { return {texts(), heads.keys, capacity, (size + 15) / 16 * 16}; }
   int64_t texts() const { return static_cast<int64_t>(qkv.size()); }
 
-  int64_t heads, size, capacity = 16;
+  AttentionHeads heads;
+  int64_t size, capacity = 16;
   DType dtype;
   std::vector<Values> qkv, y;
 };

@@ -12,14 +12,14 @@ Values spoiled(const Shape& shape, DType dtype) {
 }
 
 void check(const CachedTexts& texts, int64_t part, int threads) {
-  SCOPED_TRACE(concat(texts.dtype, ", ", texts.heads, " heads of ", texts.size, ", ", part,
-                      " tokens at a time, ", threads, " threads"));
+  SCOPED_TRACE(concat(texts.dtype, ", ", texts.heads.queries, " and ", texts.heads.keys, " heads of ",
+                      texts.size, ", ", part, " tokens at a time, ", threads, " threads"));
   Values keys = spoiled(texts.keys_shape(), texts.dtype), values = spoiled(texts.values_shape(), texts.dtype);
   for (const auto& pass : texts.passes(part)) {
     Values qkv = texts.rows(texts.qkv, pass), places = CachedTexts::places(pass);
     const Values expected = texts.rows(texts.y, pass);
     Values y(expected.shape(), texts.dtype);
-    launch_on(threads, CachedAttention{.qkv = qkv.view(),
+    launch_on(threads, CachedAttention{.qkv = unpack_heads(qkv.view(), texts.heads),
                                        .keys = keys.view(),
                                        .values = values.view(),
                                        .places = places.view(),
@@ -30,10 +30,11 @@ void check(const CachedTexts& texts, int64_t part, int threads) {
 }
 
 // Full and partial panels, head sizes that are no multiple of a panel, more keys than one block of a sum has,
-// and a head larger than such a block.
+// a head larger than such a block, and two and four query heads for a head of keys.
 TEST(CachedAttention, HasTheBitsOfAttentionToTheWholeText) {
   for (const DType dtype : float_types)
-    for (const auto& [heads, size] : {std::pair{1, 5}, {3, 16}, {2, 64}, {1, 80}, {1, 260}}) {
+    for (const auto& [heads, size] :
+         {std::pair{AttentionHeads(1), 5}, {3, 16}, {2, 64}, {1, 80}, {1, 260}, {{4, 2}, 24}, {{4, 1}, 8}}) {
       const CachedTexts texts(size == 64 ? std::vector<int64_t>{1, 270, 33} : std::vector<int64_t>{17, 40, 3},
                               heads, size, dtype);
       for (const int64_t part : {1, 7, 300})
@@ -47,7 +48,7 @@ TEST(CachedAttention, RefusesWhatDoesNotFit) {
     const auto pass = texts.passes(1)[0];
     Values qkv = texts.rows(texts.qkv, pass), keys(texts.keys_shape()), values(texts.values_shape());
     Values places = CachedTexts::places(pass), y({2, 16});
-    CachedAttention kernel{.qkv = qkv.view(),
+    CachedAttention kernel{.qkv = unpack_heads(qkv.view(), 2),
                            .keys = keys.view(),
                            .values = values.view(),
                            .places = places.view(),
@@ -57,6 +58,8 @@ TEST(CachedAttention, RefusesWhatDoesNotFit) {
     EXPECT_THROW(launch_on(1, kernel), Error);
   };
   refused([](CachedAttention& k) { k.heads = 3; });
+  refused([](CachedAttention& k) { k.heads = {2, 1}; });
+  refused([](CachedAttention& k) { k.qkv.k.stride = 15; });
   refused([](CachedAttention& k) { k.keys.shape = {2, 2, 1, 64}; });
   refused([](CachedAttention& k) { k.values.shape = {2, 2, 16, 8}; });
   refused([](CachedAttention& k) { k.values.dtype = DType::bf16; });

@@ -193,16 +193,24 @@ TEST(SixteenBits, ConversionTakesEveryPatternThereAndBack) {
 
 TEST(SixteenBits, AttentionIsOfFp32) {
   struct Heads {
-    int64_t batch, time, heads, size;
+    int64_t batch, time;
+    AttentionHeads heads;
+    int64_t size;
     double dropout = 0;
   };
-  for (const Heads& c :
-       {Heads{1, 1, 1, 8}, {2, 7, 3, 5, 0.5}, {1, 33, 2, 32}, {2, 37, 3, 80, 0.1}, {1, 300, 1, 13, 0.2}})
+  for (const Heads& c : {Heads{1, 1, 1, 8},
+                         {2, 7, 3, 5, 0.5},
+                         {1, 33, 2, 32},
+                         {2, 37, 3, 80, 0.1},
+                         {1, 300, 1, 13, 0.2},
+                         {2, 37, {4, 2}, 24, 0.1}})
     expect_rounded_once([&](const Numbers& in, int threads) {
-      const Shape shape{c.batch, c.time, c.heads * c.size};
-      Values qkv = in.uniform(shape.with_last(3 * shape[2]), 1, -1.0, 1.0), dy = in.uniform(shape, 2);
-      Values y = in.result(shape), dqkv = in.result(qkv.shape()), sums({c.batch, c.heads, c.time});
-      CausalAttentionForward forward{.qkv = qkv.view(),
+      const Shape shape{c.batch, c.time, c.heads.queries * c.size};
+      const Shape packed = shape.with_last(c.heads.packed() * c.size);
+      const Shape statistics{c.batch, c.heads.queries, c.time};
+      Values qkv = in.uniform(packed, 1, -1.0, 1.0), dy = in.uniform(shape, 2);
+      Values y = in.result(shape), dqkv = in.result(packed), sums(statistics);
+      CausalAttentionForward forward{.qkv = unpack_heads(qkv.view(), c.heads),
                                      .y = y.view(),
                                      .log_sum_exp = sums.view(),
                                      .heads = c.heads,
@@ -211,15 +219,15 @@ TEST(SixteenBits, AttentionIsOfFp32) {
       launch_on(threads, forward);
       const Values all = y;
       y = in.rounded(y);
-      launch_on(threads, CausalAttentionBackward{.qkv = qkv.view(),
+      launch_on(threads, CausalAttentionBackward{.qkv = forward.qkv,
                                                  .y = y.view(),
                                                  .log_sum_exp = sums.view(),
                                                  .dy = dy.view(),
-                                                 .dqkv = dqkv.view(),
+                                                 .dqkv = unpack_heads(dqkv.view(), c.heads),
                                                  .heads = c.heads,
                                                  .dropout = c.dropout,
                                                  .key = forward.key});
-      Values last = in.result(shape), unused({c.batch, c.heads, c.time});
+      Values last = in.result(shape), unused(statistics);
       forward.first_query = c.time / 2;
       forward.y = last.view(), forward.log_sum_exp = unused.view();
       launch_on(threads, forward);

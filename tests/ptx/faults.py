@@ -28,6 +28,7 @@ NAMES = {
     "removed_warp_barrier": "race: shared memory",
     "removed_wait": "race: .*cp.async's target",
     "wait_for_older_group": "race: .*cp.async's target|cp.async: .*without a wait",
+    "removed_barrier_between_heads": "race: ",
     "mask_off_by_one": "different bits",
     "wrong_lane": "different bits",
     "unwritten_output": "different bits",

@@ -87,18 +87,17 @@ std::string label(const CausalAttentionBackward&, const ParameterNames&) { retur
 Passes passes_of(const CausalAttentionBackward& k, const Listed& listed) {
   const double product = attention_product_flops(k.y, k.log_sum_exp);
   const double dots = bytes_of_views(k.log_sum_exp);
-  const double inputs = bytes_of_views(k.qkv, k.dy, k.log_sum_exp) + dots;
+  const double inputs = bytes_of_views(k.qkv) + bytes_of_views(k.dy, k.log_sum_exp) + dots;
   // With sums a block writes the sums of its head's columns: one part for queries, two for keys.
-  const double of_block = k.dqkv_sum ? bytes_of_views(k.dqkv_sum) / 3 / static_cast<double>(k.heads) : 0;
+  const double of_block = k.dqkv_sum ? bytes_of_views(k.dqkv_sum) / static_cast<double>(k.heads.packed()) : 0;
   const double query_sums = of_block * static_cast<double>(blocks_of(listed, 0));
   const double key_sums = 2 * of_block * static_cast<double>(blocks_of(listed, 1));
   Passes passes{{"query_gradient_kernel",
                  Part::attention,
-                 {.bytes = inputs + bytes_of_views(k.y) + bytes_of_views(k.dqkv) / 3 + query_sums,
-                  .flops = 3 * product}},
+                 {.bytes = inputs + bytes_of_views(k.y, k.dqkv.q) + query_sums, .flops = 3 * product}},
                 {"key_gradient_kernel",
                  Part::attention,
-                 {.bytes = inputs + bytes_of_views(k.dqkv) * 2 / 3 + key_sums, .flops = 4 * product}}};
+                 {.bytes = inputs + bytes_of_views(k.dqkv.k, k.dqkv.v) + key_sums, .flops = 4 * product}}};
   if (k.dqkv_sum)
     passes.push_back(
         {"add_sums_kernel", Part::attention, {.bytes = query_sums + key_sums + bytes_of_views(k.dqkv_sum)}});

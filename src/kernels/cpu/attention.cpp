@@ -2,25 +2,16 @@
 #include "kernels/attention.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <limits>
 
-#include "core/memory.h"
+#include "kernels/cpu/attention_groups.h"
 #include "kernels/cpu/attention_strip.h"
 #include "kernels/matmul.h"
 
 namespace lockstep {
 namespace attention {
 namespace {
-
-// Threads share heads or, if half of the threads would have none, the blocks of each head. In both cases a
-// task runs the parts of a head by share(count, body). This calls body(0) to body(count - 1), in order or in
-// parallel. Blocks of queries and tiles of keys are the same in both cases. A sum adds them in the same
-// order, too.
-
-constexpr int64_t blocks_at_once = 16;           ///< blocks of queries, if threads share a head
-constexpr int64_t keys_at_once = 8 * tile_rows;  ///< keys of a part of dk and dv, if threads share a head
 
 /// weights = exp(scale * (scores - their maximum)). `sums` receives the sums of every four weights, added up.
 template <class T>
@@ -77,13 +68,18 @@ class ForwardTask {
                     .output = scratch.take(round_up(size, tile_rows) * width)};
   }
 
+  /// Packs the keys and values of a group.
   template <class Share>
-  void run(const HeadContext& head, Share&& share, Rows<S> q, Rows<S> k, Rows<S> v, Rows<S> y,
-           T* log_sum_exp) {
+  void begin(Share&& share, int64_t time, int64_t size, Rows<S> k, Rows<S> v) {
     share(2, [&](int64_t part) {
-      if (part == 0) Tiles::pack_rows(keys_, k.as_lanes(), head.time, head.size);
-      if (part == 1) gemm::pack_rows(values_, v.as_depth(), head.size, head.time);
+      if (part == 0) Tiles::pack_rows(keys_, k.as_lanes(), time, size);
+      if (part == 1) gemm::pack_rows(values_, v.as_depth(), size, time);
     });
+  }
+
+  /// Computes a query head of the group.
+  template <class Share>
+  void run(const HeadContext& head, Share&& share, Rows<S> q, Rows<S> y, T* log_sum_exp) {
     for (int64_t first = head.first_query; first < head.time; first += at_once_ * width) {
       const int64_t blocks = std::min(at_once_, divide_up(head.time - first, width));
       share(blocks, [&](int64_t i) {
@@ -187,19 +183,25 @@ class BackwardTask {
   }
 
   struct Inputs {
-    Rows<S> q, k, v, y, dy;
+    Rows<S> q, y, dy;
     const T* log_sum_exp;
   };
 
+  /// Packs the keys and values of a group, and sets the sums of their gradients to zero.
   template <class Share>
-  void run(const HeadContext& head, Share&& share, const Inputs& in, Rows<S> dq, Rows<S> dk, Rows<S> dv) {
+  void begin(Share&& share, int64_t time, int64_t size, Rows<S> k, Rows<S> v) {
     share(3, [&](int64_t part) {
-      if (part == 0) Tiles::pack_rows(keys_, in.k.as_lanes(), head.time, head.size);
-      if (part == 1) gemm::pack_rows(keys_by_time_, in.k.as_depth(), head.size, head.time);
-      if (part == 2) Tiles::pack_rows(values_, in.v.as_lanes(), head.time, head.size);
+      if (part == 0) Tiles::pack_rows(keys_, k.as_lanes(), time, size);
+      if (part == 1) gemm::pack_rows(keys_by_time_, k.as_depth(), size, time);
+      if (part == 2) Tiles::pack_rows(values_, v.as_lanes(), time, size);
     });
     std::fill_n(dk_, padded_time_ * padded_size_, T{0});
     std::fill_n(dv_, padded_time_ * padded_size_, T{0});
+  }
+
+  /// Computes dq of a query head of the group, and adds the head to the sums of dk and dv.
+  template <class Share>
+  void run(const HeadContext& head, Share&& share, const Inputs& in, Rows<S> dq) {
     for (int64_t first = 0; first < head.time; first += at_once_ * width) {
       const int64_t blocks = std::min(at_once_, divide_up(head.time - first, width));
       share(blocks,
@@ -217,7 +219,12 @@ class BackwardTask {
         }
       });
     }
-    share(2, [&](int64_t part) { part == 0 ? write(head, dk_, dk) : write(head, dv_, dv); });
+  }
+
+  /// Writes the gradients of the group's keys and values.
+  template <class Share>
+  void finish(Share&& share, int64_t time, int64_t size, Rows<S> dk, Rows<S> dv) const {
+    share(2, [&](int64_t part) { part == 0 ? write(time, size, dk_, dk) : write(time, size, dv_, dv); });
   }
 
  private:
@@ -250,11 +257,11 @@ class BackwardTask {
     pack_all_columns(strips.dy_rows, dy.as_depth(), head.size, block.count);
   }
 
-  void write(const HeadContext& head, const T* sums, Rows<S> rows) const {
-    for (int64_t column = 0; column < head.size; column += width)
-      for (int64_t row = 0; row < head.time; ++row)
+  void write(int64_t time, int64_t size, const T* sums, Rows<S> rows) const {
+    for (int64_t column = 0; column < size; column += width)
+      for (int64_t row = 0; row < time; ++row)
         map_range<T>(
-            0, std::min(head.size - column, width), rows.from(row).data + column,
+            0, std::min(size - column, width), rows.from(row).data + column,
             [](T x) { return with_positive_zero(x); }, sums + column * padded_time_ + row * width);
   }
 
@@ -265,86 +272,6 @@ class BackwardTask {
   int64_t at_once_;
   Strips strips_[blocks_at_once];
 };
-
-/// The division of a kernel's heads among workers.
-template <class Task>
-struct Sharing {
-  using T = typename Task::T;
-
-  Sharing(const CpuStream& stream, const View& qkv, int64_t heads_of_sample, int64_t first_query)
-      : time(qkv.shape[1]),
-        size(qkv.shape[2] / (3 * heads_of_sample)),
-        heads(qkv.shape[0] * heads_of_sample) {
-    shared = 2 * heads <= stream.pool->size() && time - first_query > tile_columns<T>;
-    at_once = shared ? blocks_at_once : 1;
-    workers = shared ? 1 : std::min<int64_t>(heads, stream.pool->size());
-  }
-
-  bool is_empty() const { return heads * time * size == 0; }
-  /// Returns the number of elements that a worker needs.
-  int64_t scratch_size() const {
-    Scratch<T> needed(nullptr);
-    Task(needed, time, size, at_once);
-    return needed.used();
-  }
-
-  int64_t time, size, heads;
-  bool shared;  ///< whether threads share each head; otherwise each thread takes whole heads
-  int64_t at_once, workers;
-};
-
-template <template <class> class Task, class Kernel>
-int64_t scratch_bytes_of(const CpuStream& stream, const Kernel& kernel, int64_t first_query) {
-  return with_float_type(kernel.qkv.dtype, [&]<class S>() -> int64_t {
-    const Sharing<Task<S>> sharing(stream, kernel.qkv, kernel.heads, first_query);
-    return sharing.is_empty()
-               ? 0
-               : sharing.workers * sharing.scratch_size() * bytes(accumulator_dtype(kernel.qkv.dtype));
-  });
-}
-
-/// Calls body(task, head, share, sample, index of the head) for every head of every sample.
-template <class Task, class Kernel, class Body>
-void for_each_head(const CpuStream& stream, const Kernel& kernel, int64_t first_query, Body&& body) {
-  using T = typename Task::T;
-  const Sharing<Task> sharing(stream, kernel.qkv, kernel.heads, first_query);
-  if (sharing.is_empty()) return;
-  const int64_t time = sharing.time, size = sharing.size, scratch_size = sharing.scratch_size();
-  // A head's results depend only on its own inputs. So its worker and its memory do not change them.
-  std::atomic<int64_t> next{0};
-  const auto memory = allocate_scratch(stream, kernel);
-  const auto work = [&](int64_t worker, auto&& share) {
-    Scratch<T> scratch(reinterpret_cast<T*>(memory.get()) + worker * scratch_size);
-    Task task(scratch, time, size, sharing.at_once);
-    for (int64_t index = next++; index < sharing.heads; index = next++) {
-      const int64_t sample = index / kernel.heads;
-      const int64_t head = index % kernel.heads;
-      const HeadContext context{time,
-                                size,
-                                first_query,
-                                1 / std::sqrt(static_cast<double>(size)),
-                                kernel.dropout,
-                                derive_key(kernel.key.seed, kernel.key.site, static_cast<uint32_t>(head)),
-                                kernel.key.sample + static_cast<uint32_t>(sample),
-                                kernel.key.step};
-      body(task, context, share, sample, head);
-    }
-  };
-  if (sharing.shared) return work(0, [&](int64_t count, auto&& part) { stream.pool->run(count, part); });
-  stream.pool->run(sharing.workers, [&](int64_t worker) {
-    work(worker, [](int64_t count, auto&& part) {
-      for (int64_t i = 0; i < count; ++i) part(i);
-    });
-  });
-}
-
-/// Returns the rows of one head of one sample in a view [batch, time, columns]. `part` counts heads along the
-/// columns.
-template <class S>
-Rows<S> rows(const View& view, const HeadContext& head, int64_t sample, int64_t part) {
-  const int64_t stride = view.shape[2];
-  return {view.as<S>() + sample * head.time * stride + part * head.size, stride};
-}
 
 }  // namespace
 }  // namespace attention
@@ -358,41 +285,45 @@ int64_t scratch_bytes(CpuStream stream, const CausalAttentionBackward& kernel) {
 }
 
 void run(CpuStream stream, const CausalAttentionForward& kernel) {
-  with_float_type(kernel.qkv.dtype, [&]<class S>() {
-    const auto forward = [&](auto& task, const attention::HeadContext& context, auto&& share, int64_t sample,
-                             int64_t head) {
-      const int64_t heads = kernel.heads;
-      task.run(context, share, attention::rows<S>(kernel.qkv, context, sample, head),
-               attention::rows<S>(kernel.qkv, context, sample, heads + head),
-               attention::rows<S>(kernel.qkv, context, sample, 2 * heads + head),
-               attention::rows<S>(kernel.y, context, sample, head),
-               kernel.log_sum_exp.as<Compute<S>>() + (sample * heads + head) * context.time);
+  const ColumnsView y = kernel.y;
+  with_float_type(y.dtype, [&]<class S>() {
+    const auto forward = [&](auto& task, auto&& share, const auto& group) {
+      const QueryKeyValue& in = kernel.qkv;
+      task.begin(share, group.time, group.size, group.template rows<S>(in.k, group.key_head),
+                 group.template rows<S>(in.v, group.key_head));
+      group.for_each_head([&](const attention::HeadContext& context, int64_t head) {
+        task.run(context, share, group.template rows<S>(in.q, head), group.template rows<S>(y, head),
+                 group.template log_sum_exp<Compute<S>>(head));
+      });
     };
-    attention::for_each_head<attention::ForwardTask<S>>(stream, kernel, kernel.first_query, forward);
+    attention::for_each_group<attention::ForwardTask<S>>(stream, kernel, kernel.first_query, forward);
   });
 }
 
 void run(CpuStream stream, const CausalAttentionBackward& kernel) {
-  with_float_type(kernel.qkv.dtype, [&]<class S>() {
-    const auto backward = [&](auto& task, const attention::HeadContext& context, auto&& share, int64_t sample,
-                              int64_t head) {
-      const int64_t heads = kernel.heads;
-      const auto part = [&](const View& view, int64_t index) {
-        return attention::rows<S>(view, context, sample, index);
+  const ColumnsView y = kernel.y, dy = kernel.dy;
+  with_float_type(y.dtype, [&]<class S>() {
+    const auto backward = [&](auto& task, auto&& share, const auto& group) {
+      const auto rows = [&](const ColumnsView& view, int64_t head) {
+        return group.template rows<S>(view, head);
       };
-      task.run(context, share,
-               {.q = part(kernel.qkv, head),
-                .k = part(kernel.qkv, heads + head),
-                .v = part(kernel.qkv, 2 * heads + head),
-                .y = part(kernel.y, head),
-                .dy = part(kernel.dy, head),
-                .log_sum_exp = kernel.log_sum_exp.as<Compute<S>>() + (sample * heads + head) * context.time},
-               part(kernel.dqkv, head), part(kernel.dqkv, heads + head), part(kernel.dqkv, 2 * heads + head));
+      const QueryKeyValue &in = kernel.qkv, &out = kernel.dqkv;
+      const int64_t key_head = group.key_head;
+      task.begin(share, group.time, group.size, rows(in.k, key_head), rows(in.v, key_head));
+      group.for_each_head([&](const attention::HeadContext& context, int64_t head) {
+        task.run(context, share,
+                 {.q = rows(in.q, head),
+                  .y = rows(y, head),
+                  .dy = rows(dy, head),
+                  .log_sum_exp = group.template log_sum_exp<Compute<S>>(head)},
+                 rows(out.q, head));
+      });
+      task.finish(share, group.time, group.size, rows(out.k, key_head), rows(out.v, key_head));
     };
-    attention::for_each_head<attention::BackwardTask<S>>(stream, kernel, 0, backward);
+    attention::for_each_group<attention::BackwardTask<S>>(stream, kernel, 0, backward);
   });
   const View& sums = kernel.dqkv_sum;
-  if (sums) run(stream, ColumnSum{.x = kernel.dqkv, .y = {sums.data, {sums.size()}, sums.dtype}});
+  if (sums) run(stream, ColumnSum{.x = kernel.dqkv.packed(), .y = {sums.data, {sums.size()}, sums.dtype}});
 }
 
 }  // namespace lockstep

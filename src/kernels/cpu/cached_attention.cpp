@@ -93,10 +93,10 @@ class CachedHeads {
         padded_size_(kernel.values.shape[3]),
         places_(kernel.places.as<int32_t>()) {}
 
-  /// Stores the key and the value of a token for later tokens.
+  /// Stores the key and the value of a token for later tokens. `head` is one of the keys'.
   void put(int64_t token, int64_t head) const {
-    const S* key = row(token) + (kernel_.heads + head) * size_;
-    const S* value = row(token) + (2 * kernel_.heads + head) * size_;
+    const S* key = row(kernel_.qkv.k, token, head);
+    const S* value = row(kernel_.qkv.v, token, head);
     const int64_t position = places_[2 * token + 1];
     S* keys = keys_of(token, head) + position / panel * size_ * panel + position % panel;
     for (int64_t d = 0; d < size_; ++d) keys[d * panel] = key[d];
@@ -107,25 +107,29 @@ class CachedHeads {
 
   int64_t scratch_size() const { return round_up(kernel_.capacity() + size_ + padded_size_, panel); }
 
+  /// Computes y of a token. `head` is one of the queries'.
   void attend(int64_t token, int64_t head, T* scratch) const {
+    const int64_t key_head = head / kernel_.heads.group();
     T* weights = scratch;
     T* output = weights + kernel_.capacity();
     T* query = output + padded_size_;
     const int64_t count = places_[2 * token + 1] + 1;
-    convert_values(row(token) + head * size_, size_, query);
+    convert_values(row(kernel_.qkv.q, token, head), size_, query);
     // In attention.cpp subnormal numbers may count as zero in the scores. No exponential differs because of
     // that.
-    multiply_columns(weights, query, keys_of(token, head), panel, size_ * panel, round_up(count, panel),
+    multiply_columns(weights, query, keys_of(token, key_head), panel, size_ * panel, round_up(count, panel),
                      size_);
     const T sum = exponentiate(weights, count, static_cast<T>(1 / std::sqrt(static_cast<double>(size_))));
-    multiply_columns(output, weights, values_of(token, head), padded_size_, panel, padded_size_, count);
+    multiply_columns(output, weights, values_of(token, key_head), padded_size_, panel, padded_size_, count);
     for (int64_t d = 0; d < size_; ++d) output[d] = attention::with_positive_zero(output[d]) / sum;
-    convert_values(output, size_, kernel_.y.as<S>() + (token * kernel_.heads + head) * size_);
+    convert_values(output, size_, kernel_.y.as<S>() + (token * kernel_.heads.queries + head) * size_);
   }
 
  private:
-  const S* row(int64_t token) const { return kernel_.qkv.as<S>() + token * 3 * kernel_.heads * size_; }
-  int64_t plane(int64_t token, int64_t head) const { return places_[2 * token] * kernel_.heads + head; }
+  const S* row(const ColumnsView& of, int64_t token, int64_t head) const {
+    return static_cast<const S*>(of.data) + token * of.stride + head * size_;
+  }
+  int64_t plane(int64_t token, int64_t head) const { return places_[2 * token] * kernel_.heads.keys + head; }
   S* keys_of(int64_t token, int64_t head) const {
     return kernel_.keys.as<S>() + plane(token, head) * kernel_.capacity() * size_;
   }
@@ -146,7 +150,8 @@ int64_t attended_at_once(const CachedAttention& kernel) {
 
 int64_t workers(const CpuStream& stream, const CachedAttention& kernel) {
   const int64_t at_once = attended_at_once(kernel);
-  return std::min<int64_t>(stream.pool->size(), (kernel.tokens() * kernel.heads + at_once - 1) / at_once);
+  return std::min<int64_t>(stream.pool->size(),
+                           (kernel.tokens() * kernel.heads.queries + at_once - 1) / at_once);
 }
 
 void expect_places(const CachedAttention& kernel) {
@@ -161,7 +166,7 @@ void expect_places(const CachedAttention& kernel) {
 }  // namespace
 
 int64_t scratch_bytes(CpuStream stream, const CachedAttention& kernel) {
-  return with_float_type(kernel.qkv.dtype, [&]<class S>() -> int64_t {
+  return with_float_type(kernel.y.dtype, [&]<class S>() -> int64_t {
     return workers(stream, kernel) * CachedHeads<S>(kernel).scratch_size() *
            static_cast<int64_t>(sizeof(Compute<S>));
   });
@@ -169,16 +174,20 @@ int64_t scratch_bytes(CpuStream stream, const CachedAttention& kernel) {
 
 void run(CpuStream stream, const CachedAttention& kernel) {
   expect_places(kernel);
-  const int64_t tokens = kernel.tokens(), items = tokens * kernel.heads;
+  const int64_t tokens = kernel.tokens();
   if (kernel.y.size() == 0) return;
-  with_float_type(kernel.qkv.dtype, [&]<class S>() {
+  with_float_type(kernel.y.dtype, [&]<class S>() {
     const CachedHeads<S> heads(kernel);
-    stream.for_each_chunk(items, elementwise_grain / (2 * kernel.size()), [&](int64_t begin, int64_t end) {
-      for (int64_t item = begin; item < end; ++item) heads.put(item % tokens, item / tokens);
-    });
+    stream.for_each_chunk(tokens * kernel.heads.keys, elementwise_grain / (2 * kernel.size()),
+                          [&](int64_t begin, int64_t end) {
+                            for (int64_t item = begin; item < end; ++item)
+                              heads.put(item % tokens, item / tokens);
+                          });
     const auto memory = allocate_scratch(stream, kernel);
     const int64_t at_once = attended_at_once(kernel);
-    // The tokens of a head follow each other, so that the keys and values that they read stay in the cache.
+    // The tokens of a head and the heads of a group follow each other, so that the keys and values that they
+    // read stay in the cache.
+    const int64_t items = tokens * kernel.heads.queries;
     std::atomic<int64_t> next{0};
     stream.pool->run(workers(stream, kernel), [&](int64_t worker) {
       auto* scratch = reinterpret_cast<Compute<S>*>(memory.get()) + worker * heads.scratch_size();

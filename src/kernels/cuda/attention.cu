@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <limits>
 #include <tuple>
 
 #include "core/memory.h"
@@ -19,6 +20,7 @@
 namespace lockstep {
 namespace {
 
+using cuda::attention::Operands;
 using cuda::attention::Problem;
 
 constexpr int dot_threads = 256;
@@ -79,10 +81,11 @@ __global__ void __launch_bounds__(cuda::row_sum_threads) add_sums_kernel(Sums fi
 /// Memory for the sums that the blocks of the tensor cores' kernels write, if sums are wanted.
 class BlockSums {
  public:
-  BlockSums(const CudaStream& stream, const Problem& problem, bool wanted) : columns_(problem.columns) {
+  BlockSums(const CudaStream& stream, const Problem& problem, bool wanted)
+      : columns_(problem.columns), key_columns_(problem.key_columns) {
     if (!wanted) return;
     std::tie(query_blocks_, key_blocks_) = cuda::attention::blocks_of_sums(problem);
-    const int64_t floats = (query_blocks_ + 2 * key_blocks_) * columns_;
+    const int64_t floats = query_blocks_ * columns_ + 2 * key_blocks_ * key_columns_;
     memory_ = allocate(floats * static_cast<int64_t>(sizeof(float)), stream);
   }
   float* of_queries() const { return reinterpret_cast<float*>(memory_.get()); }
@@ -91,15 +94,15 @@ class BlockSums {
   void add(const CudaStream& stream, float* y) const {
     if (!memory_) return;
     cuda::launch_grid(stream,
-                      {.blocks = cuda::blocks_for(3 * columns_, cuda::warp_size),
+                      {.blocks = cuda::blocks_for(columns_ + 2 * key_columns_, cuda::warp_size),
                        .threads = cuda::row_sum_threads,
                        .shared_bytes = cuda::row_sum_threads * sizeof(float)},
                       add_sums_kernel, Sums{of_queries(), query_blocks_, columns_},
-                      Sums{of_keys(), key_blocks_, 2 * columns_}, y);
+                      Sums{of_keys(), key_blocks_, 2 * key_columns_}, y);
   }
 
  private:
-  int columns_;
+  int columns_, key_columns_;
   int64_t query_blocks_ = 0, key_blocks_ = 0;
   std::shared_ptr<std::byte> memory_;
 };
@@ -109,17 +112,20 @@ View flat(const View& view) { return {view.data, {view.size()}, view.dtype}; }
 template <class Kernel>
 Problem problem_of(const Kernel& kernel) {
   constexpr int64_t most_blocks = 65535;
-  const int64_t batch = kernel.qkv.shape[0], time = kernel.qkv.shape[1];
-  expect(batch <= most_blocks && kernel.heads <= most_blocks, "attention on a GPU takes up to ", most_blocks,
-         " samples and heads, not ", batch, " and ", kernel.heads);
-  const int columns = static_cast<int>(kernel.y.shape[2]);
-  const int size = columns / static_cast<int>(kernel.heads);
+  const int64_t batch = kernel.y.shape[0], time = kernel.y.shape[1], columns = kernel.y.shape[2];
+  const AttentionHeads& heads = kernel.heads;
+  expect(batch <= most_blocks && heads.queries <= most_blocks, "attention on a GPU takes up to ", most_blocks,
+         " samples and heads, not ", batch, " and ", heads.queries);
+  const int size = static_cast<int>(columns / heads.queries);
   const RandomKey& key = kernel.key;
   return {.batch = static_cast<int>(batch),
           .time = static_cast<int>(time),
-          .heads = static_cast<int>(kernel.heads),
+          .heads = static_cast<int>(heads.queries),
           .size = size,
-          .columns = columns,
+          .key_heads = static_cast<int>(heads.keys),
+          .group = static_cast<int>(heads.group()),
+          .columns = static_cast<int>(columns),
+          .key_columns = static_cast<int>(heads.keys) * size,
           .scale = static_cast<float>(1 / std::sqrt(static_cast<double>(size))),
           .dropped = kernel.dropout > 0,
           .dropout = {.seed = key.seed,
@@ -132,10 +138,30 @@ Problem problem_of(const Kernel& kernel) {
                       .kept_scale = static_cast<float>(1 / (1 - kernel.dropout))}};
 }
 
+/// Returns the operands for kernels, which count bytes of a row in 32 bits. T may be const.
+template <class T>
+Operands<T> operands_of(const QueryKeyValue& qkv) {
+  constexpr int64_t most = std::numeric_limits<int>::max() / static_cast<int64_t>(sizeof(T));
+  expect(qkv.q.stride <= most && qkv.k.stride <= most, "attention on a GPU takes rows of up to ", most,
+         " elements, not ", qkv.q.stride, " and ", qkv.k.stride);
+  return {.q = static_cast<T*>(qkv.q.data),
+          .k = static_cast<T*>(qkv.k.data),
+          .v = static_cast<T*>(qkv.v.data),
+          .query_stride = static_cast<int>(qkv.q.stride),
+          .key_stride = static_cast<int>(qkv.k.stride)};
+}
+
+/// Returns whether every row of the operands begins at a multiple of 16 bytes.
+template <class T>
+bool has_aligned_rows(const Operands<T>& qkv) {
+  constexpr int elements = 16 / sizeof(T);
+  return cuda::is_aligned(qkv.q, qkv.k, qkv.v) && qkv.query_stride % elements == 0 &&
+         qkv.key_stride % elements == 0;
+}
+
 /// Runs a call on the best kernels for it. No other function chooses kernels.
 template <class T, class Call>
-void run_on_best_tier(const CudaStream& stream, const Call& call,
-                      std::initializer_list<const void*> tensors) {
+void run_on_best_tier(const CudaStream& stream, const Call& call) {
   const int size = call.problem.size;
   expect(size <= 128, "attention on a GPU takes head sizes up to 128, not ", size);
   if constexpr (std::is_same_v<T, float>) {
@@ -143,9 +169,10 @@ void run_on_best_tier(const CudaStream& stream, const Call& call,
   } else {
     expect(size % 8 == 0, "attention in 16 bits on a GPU takes head sizes that are multiples of 8, not ",
            size);
-    for (const void* tensor : tensors)
-      expect(cuda::is_aligned(tensor),
-             "attention in 16 bits needs tensors that begin at multiples of 16 bytes");
+    bool is_aligned = has_aligned_rows(call.qkv) && cuda::is_aligned(call.y);
+    if constexpr (requires { call.dqkv; })
+      is_aligned = is_aligned && has_aligned_rows(call.dqkv) && cuda::is_aligned(call.dy);
+    expect(is_aligned, "attention in 16 bits needs tensors whose rows begin at multiples of 16 bytes");
     cuda::attention::run_on_tensor_cores(stream, call);
   }
 }
@@ -153,37 +180,38 @@ void run_on_best_tier(const CudaStream& stream, const Call& call,
 }  // namespace
 
 void run(CudaStream stream, const CausalAttentionForward& kernel) {
-  if (kernel.y.size() == 0 || kernel.first_query == kernel.qkv.shape[1]) return;
+  if (kernel.y.size() == 0 || kernel.first_query == kernel.y.shape[1]) return;
   Problem problem = problem_of(kernel);
   problem.first_query = static_cast<int>(kernel.first_query);
-  cuda::with_device_type(kernel.qkv.dtype, [&]<class T>() {
-    const cuda::attention::Forward<T> call{problem, static_cast<const T*>(kernel.qkv.data),
+  cuda::with_device_type(kernel.y.dtype, [&]<class T>() {
+    const cuda::attention::Forward<T> call{problem, operands_of<const T>(kernel.qkv),
                                            static_cast<T*>(kernel.y.data),
                                            static_cast<float*>(kernel.log_sum_exp.data)};
-    run_on_best_tier<T>(stream, call, {call.qkv, call.y});
+    run_on_best_tier<T>(stream, call);
   });
 }
 
 void run(CudaStream stream, const CausalAttentionBackward& kernel) {
   if (kernel.y.size() == 0) return;
   const auto dots = allocate(kernel.log_sum_exp.size() * static_cast<int64_t>(sizeof(float)), stream);
-  cuda::with_device_type(kernel.qkv.dtype, [&]<class T>() {
+  cuda::with_device_type(kernel.y.dtype, [&]<class T>() {
     constexpr bool is_fp32 = std::is_same_v<T, float>;
     const Problem problem = problem_of(kernel);
     const BlockSums sums(stream, problem, kernel.dqkv_sum && !is_fp32);
     const cuda::attention::Backward<T> call{problem,
-                                            static_cast<const T*>(kernel.qkv.data),
+                                            operands_of<const T>(kernel.qkv),
                                             static_cast<const T*>(kernel.y.data),
                                             static_cast<const T*>(kernel.dy.data),
                                             static_cast<const float*>(kernel.log_sum_exp.data),
                                             reinterpret_cast<float*>(dots.get()),
-                                            static_cast<T*>(kernel.dqkv.data),
+                                            operands_of<T>(kernel.dqkv),
                                             sums.of_queries(),
                                             sums.of_keys()};
     if constexpr (is_fp32) run_dots(stream, call);
-    run_on_best_tier<T>(stream, call, {call.qkv, call.y, call.dy, call.dqkv});
+    run_on_best_tier<T>(stream, call);
     sums.add(stream, kernel.dqkv_sum.as<float>());
-    if (is_fp32 && kernel.dqkv_sum) run(stream, ColumnSum{.x = kernel.dqkv, .y = flat(kernel.dqkv_sum)});
+    if (is_fp32 && kernel.dqkv_sum)
+      run(stream, ColumnSum{.x = kernel.dqkv.packed(), .y = flat(kernel.dqkv_sum)});
   });
 }
 

@@ -11,19 +11,16 @@
 
 namespace lockstep::cuda::attention {
 
-/// The mask of one head of one sample. Nothing is drawn if `dropped` is false.
+/// The mask of one query head of this block's sample. Nothing is drawn if `dropped` is false.
 template <bool dropped>
 class Mask {
  public:
-  /// ptxas derives the key again in each iteration of a loop, unless `holds_key`: then it takes two
-  /// registers.
-  LOCKSTEP_DEVICE explicit Mask(const Dropout& dropout, bool holds_key = true) {
+  LOCKSTEP_DEVICE Mask(const Dropout& dropout, int head) {
     if constexpr (dropped) {
-      key_ = derive_key(dropout.seed, dropout.site, blockIdx.y);
-      if (holds_key) {
-        const uint32_t high = __shfl_sync(all_lanes, static_cast<uint32_t>(key_ >> 32), 0);
-        key_ = uint64_t{high} << 32 | __shfl_sync(all_lanes, static_cast<uint32_t>(key_), 0);
-      }
+      // ptxas would derive the key again in each iteration of a loop, but it keeps the result of a shuffle.
+      const uint64_t key = derive_key(dropout.seed, dropout.site, static_cast<uint32_t>(head));
+      const uint32_t high = __shfl_sync(all_lanes, static_cast<uint32_t>(key >> 32), 0);
+      key_ = uint64_t{high} << 32 | __shfl_sync(all_lanes, static_cast<uint32_t>(key), 0);
       sample_ = dropout.sample + blockIdx.z;
       step_ = dropout.device_step ? *dropout.device_step : dropout.step;
       threshold_ = dropout.threshold;

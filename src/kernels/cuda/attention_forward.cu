@@ -154,8 +154,10 @@ __global__ void __launch_bounds__(ForwardTiles<size, dropped>::threads, ForwardT
   const auto stage = [&](int tile, int part) {
     return Tile<T, size>{shared + (Tiles::queries + ((tile & 1) * 2 + part) * Tiles::keys) * size};
   };
-  const Rows<const T> rows[] = {hold_address<Tiles::held_addresses>(rows_of_block<3>(call.qkv, problem, 1)),
-                                hold_address<Tiles::held_addresses>(rows_of_block<3>(call.qkv, problem, 2))};
+  const int head = head_of_block(), key_head = head / problem.group;
+  const Rows<const T> rows[] = {
+      hold_address<Tiles::held_addresses>(key_rows_of(call.qkv, problem, key_head)),
+      hold_address<Tiles::held_addresses>(value_rows_of(call.qkv, problem, key_head))};
   const auto begin_copy_of_keys = [&](int tile) {
     for (int part = 0; part < 2; ++part)
       begin_copy<Tiles::threads, Tiles::keys>(stage(tile, part), rows[part], tile * Tiles::keys);
@@ -167,14 +169,14 @@ __global__ void __launch_bounds__(ForwardTiles<size, dropped>::threads, ForwardT
       (static_cast<int>(gridDim.x - 1 - blockIdx.x) + problem.first_query / Tiles::queries) * Tiles::queries;
   const int first_row = first_query + warp_index() * Tiles::rows;
   int tile = (min(first_query + Tiles::queries, problem.time) - 1) / Tiles::keys;
-  begin_copy<Tiles::threads, Tiles::queries>(queries, rows_of_block<3>(call.qkv, problem, 0), first_query);
+  begin_copy<Tiles::threads, Tiles::queries>(queries, query_rows_of(call.qkv, problem, head), first_query);
   cp_async_commit();
   begin_copy_of_keys(tile);
   cp_async_wait<1>();
   __syncthreads();
 
   const LeftRows<T, size, Tiles::row_tiles, Tiles::held> left(queries, warp_index() * Tiles::rows);
-  const Mask<dropped> mask(problem.dropout, size < 128);
+  const Mask<dropped> mask(problem.dropout, head);
   const float scale = problem.scale * log2_e;
   float output[Tiles::row_tiles][size / 8][4] = {};
   Softmax<Tiles::row_tiles> softmax;
@@ -201,8 +203,8 @@ __global__ void __launch_bounds__(ForwardTiles<size, dropped>::threads, ForwardT
   }
 
   float factors[Tiles::row_tiles][2];
-  finish(softmax, problem, call.log_sum_exp + statistics_of_block(problem), first_row, factors);
-  store_rows(rows_of_block<1>(call.y, problem, 0), first_row, queries, warp_index() * Tiles::rows, output,
+  finish(softmax, problem, call.log_sum_exp + statistics_of_head(problem, head), first_row, factors);
+  store_rows(output_rows_of(call.y, problem, head), first_row, queries, warp_index() * Tiles::rows, output,
              [&](int m, int half) { return factors[m][half]; });
 }
 
@@ -210,7 +212,7 @@ template <class T, int size, bool dropped>
 void launch_forward(const CudaStream& stream, const Forward<T>& call) {
   using Tiles = ForwardTiles<size, dropped>;
   launch_grid(stream,
-              {.blocks = blocks_of(call.problem, Tiles::queries),
+              {.blocks = blocks_of(call.problem, Tiles::queries, call.problem.heads),
                .threads = Tiles::threads,
                .shared_bytes = Tiles::shared_bytes},
               forward_kernel<T, size, dropped>, call);

@@ -5,11 +5,12 @@
 
 // Attention in fp32 without tensor cores. A block owns 32 rows of one head: queries, or keys for the
 // gradients of keys and values. It walks over tiles of 32 rows of the other kind, on their side of the
-// diagonal. All tiles are in shared memory. Thread (y, x) of 8 by 16 owns rows 4 y to 4 y + 3. It owns
-// columns x and x + 16 of a tile of scores, and every sixteenth column of an output. So a warp owns 8 by 32
-// scores, with one call of Philox for each lane. Operations: as on tensor cores. For scores, a thread reads 6
-// times 16 bytes of shared memory for 32 multiply-adds. For outputs, it reads 4 + size / 16 times 4 bytes for
-// size / 4 multiply-adds. Bound: shared memory and fp32 arithmetic.
+// diagonal. A block of keys does so for each query head of its group. All tiles are in shared memory. Thread
+// (y, x) of 8 by 16 owns rows 4 y to 4 y + 3. It owns columns x and x + 16 of a tile of scores, and every
+// sixteenth column of an output. So a warp owns 8 by 32 scores, with one call of Philox for each lane.
+// Operations: as on tensor cores. For scores, a thread reads 6 times 16 bytes of shared memory for 32
+// multiply-adds. For outputs, it reads 4 + size / 16 times 4 bytes for size / 4 multiply-adds. Bound: shared
+// memory and fp32 arithmetic.
 
 namespace lockstep::cuda::attention {
 namespace {
@@ -162,16 +163,17 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const Forward<float
   const Weights weights{shared + 3 * Tile<size>::elements};
   const int first_query =
       (static_cast<int>(gridDim.x - 1 - blockIdx.x) + problem.first_query / tile_rows) * tile_rows;
-  const Mask<dropped> mask(problem.dropout);
+  const int head = head_of_block(), key_head = head / problem.group;
+  const Mask<dropped> mask(problem.dropout, head);
   const float scale = problem.scale * log2_e;
   float output[own_rows][size / threads_x] = {}, largest[own_rows], sums[own_rows] = {};
 #pragma unroll
   for (int i = 0; i < own_rows; ++i) largest[i] = -INFINITY;
-  copy(queries, rows_of_block<3>(call.qkv, problem, 0), first_query);
+  copy(queries, query_rows_of(call.qkv, problem, head), first_query);
   for (int first_key = first_query; first_key >= 0; first_key -= tile_rows) {
     __syncthreads();
-    copy(keys, rows_of_block<3>(call.qkv, problem, 1), first_key);
-    copy(values, rows_of_block<3>(call.qkv, problem, 2), first_key);
+    copy(keys, key_rows_of(call.qkv, problem, key_head), first_key);
+    copy(values, value_rows_of(call.qkv, problem, key_head), first_key);
     __syncthreads();
     float scores[own_rows][own_columns];
     bool kept[own_rows][own_columns];
@@ -209,9 +211,10 @@ __global__ void __launch_bounds__(threads, 2) forward_kernel(const Forward<float
     const float sum = warp_sum<threads_x>(sums[i]);
     factors[i] = problem.dropout.kept_scale / sum;
     if (thread_x() == 0 && row < problem.time)
-      call.log_sum_exp[statistics_of_block(problem) + row] = fmaf(largest[i], problem.scale, math::log(sum));
+      call.log_sum_exp[statistics_of_head(problem, head) + row] =
+          fmaf(largest[i], problem.scale, math::log(sum));
   }
-  store<size>(rows_of_block<1>(call.y, problem, 0), first_query, output, factors);
+  store<size>(output_rows_of(call.y, problem, head), first_query, output, factors);
 }
 
 /// The log_sum_exp and the dots of 32 queries, in shared memory.
@@ -219,10 +222,10 @@ struct Statistics {
   float* log_sums;
   float* dots;
 
-  LOCKSTEP_DEVICE void fetch(const Backward<float>& call, int first) const {
+  LOCKSTEP_DEVICE void fetch(const Backward<float>& call, int head, int first) const {
     const int index = static_cast<int>(threadIdx.x), query = first + index;
     if (index >= tile_rows) return;
-    const int64_t at = statistics_of_block(call.problem) + query;
+    const int64_t at = statistics_of_head(call.problem, head) + query;
     // A query beyond the end gets INFINITY so that its weights are zero.
     log_sums[index] = query < call.problem.time ? call.log_sum_exp[at] : INFINITY;
     dots[index] = query < call.problem.time ? call.dots[at] : 0.0f;
@@ -266,26 +269,28 @@ __global__ void __launch_bounds__(threads, 2) key_gradient_kernel(const Backward
   const Tile<size> queries{shared + 2 * Tile<size>::elements}, dy{shared + 3 * Tile<size>::elements};
   const Weights weights{shared + 4 * Tile<size>::elements}, dscores{weights.data + Weights::elements};
   const Statistics statistics{dscores.data + Weights::elements, dscores.data + Weights::elements + tile_rows};
-  const int first_key = static_cast<int>(blockIdx.x) * tile_rows;
-  const Mask<dropped> mask(problem.dropout);
+  const int first_key = static_cast<int>(blockIdx.x) * tile_rows, key_head = head_of_block();
   float dk[own_rows][size / threads_x] = {}, dv[own_rows][size / threads_x] = {};
-  copy(keys, rows_of_block<3>(call.qkv, problem, 1), first_key);
-  copy(values, rows_of_block<3>(call.qkv, problem, 2), first_key);
-  for (int first_query = first_key; first_query < problem.time; first_query += tile_rows) {
-    __syncthreads();
-    copy(queries, rows_of_block<3>(call.qkv, problem, 0), first_query);
-    copy(dy, rows_of_block<1>(call.dy, problem, 0), first_query);
-    statistics.fetch(call, first_query);
-    __syncthreads();
-    float scores[own_rows][own_columns], dweights[own_rows][own_columns];
-    multiply_by_rows(scores, keys, queries);
-    multiply_by_rows(dweights, values, dy);
-    differentiate<true>(scores, dweights, statistics, mask, first_query, first_key, problem);
-    put(weights, scores);
-    put(dscores, dweights);
-    __syncwarp();
-    multiply_by_columns(dv, weights, dy);
-    multiply_by_columns(dk, dscores, queries);
+  copy(keys, key_rows_of(call.qkv, problem, key_head), first_key);
+  copy(values, value_rows_of(call.qkv, problem, key_head), first_key);
+  for (int head = key_head * problem.group; head < (key_head + 1) * problem.group; ++head) {
+    const Mask<dropped> mask(problem.dropout, head);
+    for (int first_query = first_key; first_query < problem.time; first_query += tile_rows) {
+      __syncthreads();
+      copy(queries, query_rows_of(call.qkv, problem, head), first_query);
+      copy(dy, output_rows_of(call.dy, problem, head), first_query);
+      statistics.fetch(call, head, first_query);
+      __syncthreads();
+      float scores[own_rows][own_columns], dweights[own_rows][own_columns];
+      multiply_by_rows(scores, keys, queries);
+      multiply_by_rows(dweights, values, dy);
+      differentiate<true>(scores, dweights, statistics, mask, first_query, first_key, problem);
+      put(weights, scores);
+      put(dscores, dweights);
+      __syncwarp();
+      multiply_by_columns(dv, weights, dy);
+      multiply_by_columns(dk, dscores, queries);
+    }
   }
   float key_factors[own_rows], value_factors[own_rows];
 #pragma unroll
@@ -293,8 +298,8 @@ __global__ void __launch_bounds__(threads, 2) key_gradient_kernel(const Backward
     key_factors[i] = problem.scale;
     value_factors[i] = problem.dropout.kept_scale;
   }
-  store<size>(rows_of_block<3>(call.dqkv, problem, 1), first_key, dk, key_factors);
-  store<size>(rows_of_block<3>(call.dqkv, problem, 2), first_key, dv, value_factors);
+  store<size>(key_rows_of(call.dqkv, problem, key_head), first_key, dk, key_factors);
+  store<size>(value_rows_of(call.dqkv, problem, key_head), first_key, dv, value_factors);
 }
 
 template <int size, bool dropped>
@@ -306,17 +311,18 @@ __global__ void __launch_bounds__(threads, 2) query_gradient_kernel(const Backwa
   const Weights dscores{shared + 4 * Tile<size>::elements};
   const Statistics statistics{dscores.data + Weights::elements, dscores.data + Weights::elements + tile_rows};
   const int first_query = static_cast<int>(gridDim.x - 1 - blockIdx.x) * tile_rows;
-  const Mask<dropped> mask(problem.dropout);
+  const int head = head_of_block(), key_head = head / problem.group;
+  const Mask<dropped> mask(problem.dropout, head);
   float dq[own_rows][size / threads_x] = {}, factors[own_rows];
 #pragma unroll
   for (int i = 0; i < own_rows; ++i) factors[i] = problem.scale;
-  copy(queries, rows_of_block<3>(call.qkv, problem, 0), first_query);
-  copy(dy, rows_of_block<1>(call.dy, problem, 0), first_query);
-  statistics.fetch(call, first_query);
+  copy(queries, query_rows_of(call.qkv, problem, head), first_query);
+  copy(dy, output_rows_of(call.dy, problem, head), first_query);
+  statistics.fetch(call, head, first_query);
   for (int first_key = first_query; first_key >= 0; first_key -= tile_rows) {
     __syncthreads();
-    copy(keys, rows_of_block<3>(call.qkv, problem, 1), first_key);
-    copy(values, rows_of_block<3>(call.qkv, problem, 2), first_key);
+    copy(keys, key_rows_of(call.qkv, problem, key_head), first_key);
+    copy(values, value_rows_of(call.qkv, problem, key_head), first_key);
     __syncthreads();
     float scores[own_rows][own_columns], dweights[own_rows][own_columns];
     multiply_by_rows(scores, queries, keys);
@@ -326,17 +332,18 @@ __global__ void __launch_bounds__(threads, 2) query_gradient_kernel(const Backwa
     __syncwarp();
     multiply_by_columns(dq, dscores, keys);
   }
-  store<size>(rows_of_block<3>(call.dqkv, problem, 0), first_query, dq, factors);
+  store<size>(query_rows_of(call.dqkv, problem, head), first_query, dq, factors);
 }
 
 static_assert(backward_bytes<128> <= most_shared_bytes);
 
 template <class Call>
-void launch_over_rows(const CudaStream& stream, size_t shared_bytes, void (*kernel)(Call), const Call& call) {
-  const Problem& problem = call.problem;
-  launch_grid(stream,
-              {.blocks = blocks_of(problem, tile_rows), .threads = threads, .shared_bytes = shared_bytes},
-              kernel, call);
+void launch_over_rows(const CudaStream& stream, size_t shared_bytes, int heads, void (*kernel)(Call),
+                      const Call& call) {
+  launch_grid(
+      stream,
+      {.blocks = blocks_of(call.problem, tile_rows, heads), .threads = threads, .shared_bytes = shared_bytes},
+      kernel, call);
 }
 
 }  // namespace
@@ -344,14 +351,16 @@ void launch_over_rows(const CudaStream& stream, size_t shared_bytes, void (*kern
 void run_in_fp32(const CudaStream& stream, const Forward<float>& call) {
   with_variant(call.problem, [&]<int size, bool dropped>() {
     constexpr size_t bytes = sizeof(float) * (3 * Tile<size>::elements + Weights::elements);
-    launch_over_rows(stream, bytes, forward_kernel<size, dropped>, call);
+    launch_over_rows(stream, bytes, call.problem.heads, forward_kernel<size, dropped>, call);
   });
 }
 
 void run_in_fp32(const CudaStream& stream, const Backward<float>& call) {
   with_variant(call.problem, [&]<int size, bool dropped>() {
-    launch_over_rows(stream, backward_bytes<size>, key_gradient_kernel<size, dropped>, call);
-    launch_over_rows(stream, backward_bytes<size>, query_gradient_kernel<size, dropped>, call);
+    launch_over_rows(stream, backward_bytes<size>, call.problem.key_heads, key_gradient_kernel<size, dropped>,
+                     call);
+    launch_over_rows(stream, backward_bytes<size>, call.problem.heads, query_gradient_kernel<size, dropped>,
+                     call);
   });
 }
 

@@ -29,17 +29,26 @@ struct Dropout {
 /// Shapes and constants of one call.
 struct Problem {
   int batch, time, heads, size;
-  int columns;  ///< heads * size
-  float scale;  ///< 1 / sqrt(size)
+  int key_heads, group;      ///< heads of keys and of values; heads of queries for each of them
+  int columns, key_columns;  ///< heads * size, key_heads * size
+  float scale;               ///< 1 / sqrt(size)
   bool dropped;
   Dropout dropout;
   int first_query = 0;  ///< the forward may skip earlier rows
 };
 
+/// The first rows of queries, keys and values or their gradients. Strides are in elements.
+template <class T>
+struct Operands {
+  T *q, *k, *v;
+  int query_stride;
+  int key_stride;  ///< of keys and of values
+};
+
 template <class T>
 struct Forward {
   Problem problem;
-  const T* qkv;
+  Operands<const T> qkv;
   T* y;
   float* log_sum_exp;
 };
@@ -47,18 +56,18 @@ struct Forward {
 template <class T>
 struct Backward {
   Problem problem;
-  const T* qkv;
+  Operands<const T> qkv;
   const T* y;
   const T* dy;
   const float* log_sum_exp;
   float* dots;  ///< [batch, heads, time], written first: dy . y, on tensor cores times dropout.kept
-  T* dqkv;
+  Operands<T> dqkv;
   float* query_sums;  ///< [batch, blocks of queries, columns]: sums of dq's columns; null if not wanted
-  float* key_sums;    ///< [batch, blocks of keys, 2 * columns]: of dk's and dv's; null if not wanted
+  float* key_sums;    ///< [batch, blocks of keys, 2 * key_columns]: of dk's and dv's; null if not wanted
 };
 
 /// Runs attention on tensor cores, on any GPU from sm_80 on. T is __nv_bfloat16 or __half. The size is a
-/// multiple of 8 up to 128. All pointers are multiples of 16 bytes.
+/// multiple of 8 up to 128. All pointers and strides are multiples of 16 bytes.
 template <class T>
 void run_on_tensor_cores(const CudaStream& stream, const Forward<T>& call);
 template <class T>
@@ -84,14 +93,14 @@ void with_variant(const Problem& problem, Body&& body) {
   with_size.template operator()<128>();
 }
 
-/// Returns a grid with a block for every `rows` rows of each head of each sample: blockIdx.x, y and z. It has
-/// no blocks whose rows are all before the first query.
-inline dim3 blocks_of(const Problem& problem, int rows) {
-  return {blocks_for(problem.time, rows) - problem.first_query / rows, static_cast<unsigned>(problem.heads),
+/// Returns a grid with a block for every `rows` rows of each of `heads` heads of each sample: blockIdx.x, y
+/// and z. It has no blocks whose rows are all before the first query.
+inline dim3 blocks_of(const Problem& problem, int rows, int heads) {
+  return {blocks_for(problem.time, rows) - problem.first_query / rows, static_cast<unsigned>(heads),
           static_cast<unsigned>(problem.batch)};
 }
 
-/// The rows of one head of one sample inside a packed array. Row i is at data + i * stride.
+/// The rows of one head of one sample. Row i is at data + i * stride.
 template <class T>
 struct Rows {
   T* data;
@@ -100,19 +109,36 @@ struct Rows {
   int size;
 };
 
-/// Returns the rows of this block's head (blockIdx.y) and sample (blockIdx.z). They are in part `part` of
-/// `parts` of the columns.
-template <int parts, class T>
-LOCKSTEP_DEVICE Rows<T> rows_of_block(T* data, const Problem& problem, int part) {
-  const int stride = parts * problem.columns;
-  const int column = part * problem.columns + static_cast<int>(blockIdx.y) * problem.size;
+/// Returns the rows of a head of this block's sample (blockIdx.z).
+template <class T>
+LOCKSTEP_DEVICE Rows<T> rows_of_head(T* data, int stride, const Problem& problem, int head) {
   const int64_t row = int64_t{blockIdx.z} * problem.time;
-  return {data + row * stride + column, stride, problem.time, problem.size};
+  return {data + row * stride + head * problem.size, stride, problem.time, problem.size};
+}
+template <class T>
+LOCKSTEP_DEVICE Rows<T> query_rows_of(const Operands<T>& of, const Problem& problem, int head) {
+  return rows_of_head(of.q, of.query_stride, problem, head);
+}
+template <class T>
+LOCKSTEP_DEVICE Rows<T> key_rows_of(const Operands<T>& of, const Problem& problem, int head) {
+  return rows_of_head(of.k, of.key_stride, problem, head);
+}
+template <class T>
+LOCKSTEP_DEVICE Rows<T> value_rows_of(const Operands<T>& of, const Problem& problem, int head) {
+  return rows_of_head(of.v, of.key_stride, problem, head);
+}
+/// Returns the rows of a head of y or dy.
+template <class T>
+LOCKSTEP_DEVICE Rows<T> output_rows_of(T* data, const Problem& problem, int head) {
+  return rows_of_head(data, problem.columns, problem, head);
 }
 
-/// Returns where the statistics [batch, heads, time] of this block's rows begin.
-LOCKSTEP_DEVICE int64_t statistics_of_block(const Problem& problem) {
-  return (int64_t{blockIdx.z} * problem.heads + blockIdx.y) * problem.time;
+/// Returns this block's head (blockIdx.y).
+LOCKSTEP_DEVICE int head_of_block() { return static_cast<int>(blockIdx.y); }
+
+/// Returns where the statistics [batch, heads, time] of a query head of this block's sample begin.
+LOCKSTEP_DEVICE int64_t statistics_of_head(const Problem& problem, int head) {
+  return (int64_t{blockIdx.z} * problem.heads + head) * problem.time;
 }
 
 }  // namespace lockstep::cuda::attention

@@ -65,7 +65,8 @@ LOCKSTEP_DEVICE void begin_copy(const Tile<T, size>& to, const Rows<const T>& fr
   const int row_bytes = from.stride * static_cast<int>(sizeof(T));
 #pragma unroll
   for (int i = 0; i < rows; i += rows_at_once) {
-    const char* const source = column + int64_t{first + row + i} * row_bytes;
+    // With one product ptxas spills in the keys' gradient.
+    const char* const source = column + (int64_t{first + row} * row_bytes + int64_t{i} * row_bytes);
 #pragma unroll
     for (int j = 0; j < size / 8; j += lanes) {
       // An address that is not valid may be outside the array. It is not read.

@@ -22,14 +22,17 @@ constexpr int panel = static_cast<int>(CachedAttention::panel);
 
 template <class T>
 struct Problem {
-  const T* qkv;
+  const T *queries, *new_keys, *new_values;
   T *keys, *values, *y;
   const int32_t* places;
   int64_t tokens;
-  int heads, size, padded_size, capacity;
+  int64_t query_stride, key_stride;  ///< of the rows of queries, and of new keys and values
+  int heads, key_heads, group;       ///< group: heads of queries for each of keys
+  int size, padded_size, capacity;
 
-  LOCKSTEP_DEVICE int64_t plane(int64_t token, int head) const {
-    return (int64_t{places[2 * token]} * heads + head) * capacity;
+  /// Returns the number of keys before those of a key head of the token's text.
+  LOCKSTEP_DEVICE int64_t plane(int64_t token, int key_head) const {
+    return (int64_t{places[2 * token]} * key_heads + key_head) * capacity;
   }
   LOCKSTEP_DEVICE int64_t key(int position, int d) const {
     return (int64_t{position / panel} * size + d) * panel + position % panel;
@@ -39,15 +42,14 @@ struct Problem {
 template <class T>
 __global__ void __launch_bounds__(threads) put_kernel(Problem<T> k) {
   const int64_t item = int64_t{blockIdx.x} * threads + threadIdx.x;
-  const int width = k.heads * k.size;
+  const int width = k.key_heads * k.size;
   if (item >= k.tokens * width) return;
   const int64_t token = item / width;
   const int column = static_cast<int>(item % width);
   const int head = column / k.size, d = column % k.size, position = k.places[2 * token + 1];
-  const T* row = k.qkv + token * 3 * width;
-  const int64_t plane = k.plane(token, head);
-  k.keys[plane * k.size + k.key(position, d)] = row[width + column];
-  k.values[plane * k.padded_size + int64_t{position} * k.padded_size + d] = row[2 * width + column];
+  const int64_t plane = k.plane(token, head), at = token * k.key_stride + column;
+  k.keys[plane * k.size + k.key(position, d)] = k.new_keys[at];
+  k.values[plane * k.padded_size + int64_t{position} * k.padded_size + d] = k.new_values[at];
 }
 
 template <class T>
@@ -58,11 +60,11 @@ __global__ void __launch_bounds__(threads) attend_kernel(Problem<T> k, float sca
   const int64_t token = blockIdx.x;
   const int head = static_cast<int>(blockIdx.y), thread = static_cast<int>(threadIdx.x);
   const int count = k.places[2 * token + 1] + 1, width = k.heads * k.size;
-  const int64_t plane = k.plane(token, head);
+  const int64_t plane = k.plane(token, head / k.group);
   const T* keys = k.keys + plane * k.size;
   const T* values = k.values + plane * k.padded_size;
   for (int d = thread; d < k.size; d += threads)
-    query[d] = cuda::to_float(k.qkv[token * 3 * width + head * k.size + d]);
+    query[d] = cuda::to_float(k.queries[token * k.query_stride + head * k.size + d]);
   __syncthreads();
   float largest = -INFINITY;
   for (int position = thread; position < count; position += threads) {
@@ -94,26 +96,34 @@ __global__ void __launch_bounds__(threads) attend_kernel(Problem<T> k, float sca
 
 void run(CudaStream stream, const CachedAttention& k) {
   if (k.y.size() == 0) return;
-  cuda::with_device_type(k.qkv.dtype, [&]<class T>() {
-    const Problem<T> problem{.qkv = static_cast<const T*>(k.qkv.data),
+  cuda::with_device_type(k.y.dtype, [&]<class T>() {
+    const Problem<T> problem{.queries = static_cast<const T*>(k.qkv.q.data),
+                             .new_keys = static_cast<const T*>(k.qkv.k.data),
+                             .new_values = static_cast<const T*>(k.qkv.v.data),
                              .keys = static_cast<T*>(k.keys.data),
                              .values = static_cast<T*>(k.values.data),
                              .y = static_cast<T*>(k.y.data),
                              .places = static_cast<const int32_t*>(k.places.data),
                              .tokens = k.tokens(),
-                             .heads = static_cast<int>(k.heads),
+                             .query_stride = k.qkv.q.stride,
+                             .key_stride = k.qkv.k.stride,
+                             .heads = static_cast<int>(k.heads.queries),
+                             .key_heads = static_cast<int>(k.heads.keys),
+                             .group = static_cast<int>(k.heads.group()),
                              .size = static_cast<int>(k.size()),
                              .padded_size = static_cast<int>(k.values.shape[3]),
                              .capacity = static_cast<int>(k.capacity())};
-    cuda::launch_grid(
-        stream, {.blocks = cuda::blocks_for(k.y.size(), threads), .threads = threads, .shared_bytes = 0},
-        put_kernel<T>, problem);
-    const auto floats = static_cast<size_t>(k.capacity() + k.size() + threads / cuda::warp_size);
+    const int64_t elements = k.tokens() * k.heads.keys * k.size();
     cuda::launch_grid(stream,
-                      {.blocks = dim3(static_cast<unsigned>(k.tokens()), static_cast<unsigned>(k.heads)),
-                       .threads = threads,
-                       .shared_bytes = floats * sizeof(float)},
-                      attend_kernel<T>, problem, 1.0f / std::sqrt(static_cast<float>(k.size())));
+                      {.blocks = cuda::blocks_for(elements, threads), .threads = threads, .shared_bytes = 0},
+                      put_kernel<T>, problem);
+    const auto floats = static_cast<size_t>(k.capacity() + k.size() + threads / cuda::warp_size);
+    cuda::launch_grid(
+        stream,
+        {.blocks = dim3(static_cast<unsigned>(k.tokens()), static_cast<unsigned>(k.heads.queries)),
+         .threads = threads,
+         .shared_bytes = floats * sizeof(float)},
+        attend_kernel<T>, problem, 1.0f / std::sqrt(static_cast<float>(k.size())));
   });
 }
 

@@ -6,58 +6,89 @@
 #include "tensor/ops.h"
 
 namespace lockstep {
+namespace {
 
-Tensor causal_attention(const Tensor& qkv, int64_t heads, double dropout, const RandomKey& key) {
-  const Shape& shape = qkv.shape();
-  expect(shape.rank() == 3 && heads > 0 && shape[2] % (3 * heads) == 0, "causal_attention: qkv is ", shape,
-         " for ", heads, " heads; it must be [batch, time, 3 * heads * size]");
-  const Tensor y = empty({shape[0], shape[1], shape[2] / 3}, qkv.dtype(), qkv.stream());
-  const Tensor log_sum_exp = empty({shape[0], heads, shape[1]}, accumulator_dtype(qkv.dtype()), qkv.stream());
-  launch(qkv.stream(), CausalAttentionForward{.qkv = qkv.view(),
-                                              .y = y.view(),
-                                              .log_sum_exp = log_sum_exp.view(),
-                                              .heads = heads,
-                                              .dropout = dropout,
-                                              .key = key});
-  return record("causal_attention", y, {qkv},
-                [qkv = qkv.detach(), y = y.detach(), log_sum_exp, heads, dropout, key](
-                    const Tensor& dy, GradientContext& context) {
+/// One call of causal_attention(). The gradient keeps it, so its tensors stay off the tape.
+struct Attended {
+  AttentionHeads heads;
+  double dropout;
+  RandomKey key;
+  Stream stream;
+  Tensor y, log_sum_exp;
+
+  Attended(const QueryKeyValue& qkv, const Stream& on, const AttentionHeads& of, double probability,
+           const RandomKey& draws)
+      : heads(of), dropout(probability), key(draws), stream(on) {
+    qkv.check(3, heads);
+    const Shape& shape = qkv.q.shape;
+    y = empty(shape, qkv.dtype(), stream);
+    log_sum_exp = empty({shape[0], heads.queries, shape[1]}, accumulator_dtype(qkv.dtype()), stream);
+    launch(stream, CausalAttentionForward{.qkv = qkv,
+                                          .y = y.view(),
+                                          .log_sum_exp = log_sum_exp.view(),
+                                          .heads = heads,
+                                          .dropout = dropout,
+                                          .key = key});
+  }
+
+  void differentiate(const QueryKeyValue& qkv, const Tensor& dy, const QueryKeyValue& dqkv,
+                     const View& dqkv_sum = {}) const {
+    launch(stream, CausalAttentionBackward{.qkv = qkv,
+                                           .y = y.view(),
+                                           .log_sum_exp = log_sum_exp.view(),
+                                           .dy = dy.view(),
+                                           .dqkv = dqkv,
+                                           .dqkv_sum = dqkv_sum,
+                                           .heads = heads,
+                                           .dropout = dropout,
+                                           .key = key});
+  }
+};
+
+Tensor attend_to_cache(const QueryKeyValue& qkv, const AttentionHeads& heads, const AttentionCache& kept,
+                       const Tensor& places) {
+  qkv.check(2, heads);
+  const Tensor y = empty(qkv.q.shape, qkv.dtype(), places.stream());
+  launch(places.stream(), CachedAttention{.qkv = qkv,
+                                          .keys = kept.keys.view(),
+                                          .values = kept.values.view(),
+                                          .places = places.view(),
+                                          .y = y.view(),
+                                          .heads = heads});
+  return y;
+}
+
+void expect_not_recorded(const std::vector<Tensor>& inputs) {
+  expect(!is_recorded(inputs), "cached_attention: queries, keys and values must require no gradient");
+}
+
+}  // namespace
+
+Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads, double dropout,
+                        const RandomKey& key) {
+  const Attended call(unpack_heads(qkv.view(), heads), qkv.stream(), heads, dropout, key);
+  return record("causal_attention", call.y.detach(), {qkv},
+                [qkv = qkv.detach(), call](const Tensor& dy, GradientContext& context) {
                   const Tensor dqkv = empty_like(qkv), dqkv_sum = context.column_sum_memory(0);
-                  launch(qkv.stream(), CausalAttentionBackward{.qkv = qkv.view(),
-                                                               .y = y.view(),
-                                                               .log_sum_exp = log_sum_exp.view(),
-                                                               .dy = dy.view(),
-                                                               .dqkv = dqkv.view(),
-                                                               .dqkv_sum = dqkv_sum.view(),
-                                                               .heads = heads,
-                                                               .dropout = dropout,
-                                                               .key = key});
+                  call.differentiate(unpack_heads(qkv.view(), call.heads), dy,
+                                     unpack_heads(dqkv.view(), call.heads), dqkv_sum.view());
                   return Gradients{dqkv};
                 });
 }
 
-AttentionCache make_kept_attention(int64_t texts, int64_t tokens, int64_t heads, int64_t size, DType dtype,
-                                   const Stream& stream) {
+AttentionCache make_kept_attention(int64_t texts, int64_t tokens, const AttentionHeads& heads, int64_t size,
+                                   DType dtype, const Stream& stream) {
   constexpr int64_t panel = CachedAttention::panel;
   const auto whole_panels = [](int64_t count) { return (count + panel - 1) / panel * panel; };
   const int64_t capacity = whole_panels(tokens);
-  return {.keys = empty({texts, heads, capacity / panel, size * panel}, dtype, stream),
-          .values = empty({texts, heads, capacity, whole_panels(size)}, dtype, stream)};
+  return {.keys = empty({texts, heads.keys, capacity / panel, size * panel}, dtype, stream),
+          .values = empty({texts, heads.keys, capacity, whole_panels(size)}, dtype, stream)};
 }
 
-Tensor cached_attention(const Tensor& qkv, int64_t heads, const AttentionCache& kept, const Tensor& places) {
-  const Shape& shape = qkv.shape();
-  expect(shape.rank() == 2 && heads > 0 && shape[1] % (3 * heads) == 0 && !is_recorded({qkv}),
-         "cached_attention: qkv is ", shape, " for ", heads,
-         " heads; it must be [tokens, 3 * heads * size] and require no gradient");
-  const Tensor y = empty({shape[0], shape[1] / 3}, qkv.dtype(), qkv.stream());
-  launch(qkv.stream(), CachedAttention{.qkv = qkv.view(),
-                                       .keys = kept.keys.view(),
-                                       .values = kept.values.view(),
-                                       .places = places.view(),
-                                       .y = y.view(),
-                                       .heads = heads});
-  return y;
+Tensor cached_attention(const Tensor& qkv, const AttentionHeads& heads, const AttentionCache& kept,
+                        const Tensor& places) {
+  expect_not_recorded({qkv});
+  return attend_to_cache(unpack_heads(qkv.view(), heads), heads, kept, places);
 }
 
 }  // namespace lockstep

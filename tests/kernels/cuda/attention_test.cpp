@@ -1,183 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/attention.h"
-
-#include <algorithm>
-
-#include "kernels/values.h"
-#include "support/cuda.h"
+#include "kernels/cuda/attention_cases.h"
 
 namespace lockstep::testing {
 namespace {
-
-struct Case {
-  int64_t batch, time, heads, size;
-  double dropout = 0;
-};
-
-constexpr RandomKey random_key{.seed = 0x123456789abcdefull, .step = 7, .sample = 41, .site = 3};
-
-/// Both directions of one call. Its GPU inputs are exact on the CPU too.
-struct OnDevice {
-  OnDevice(const Case& c, DType in, double spread = 1.0)
-      : shape(c),
-        dtype(in),
-        packed{c.batch, c.time, 3 * c.heads * c.size},
-        plain{c.batch, c.time, c.heads * c.size},
-        qkv(normal_values(packed.elements(), 1, in, spread)),
-        dy(normal_values(plain.elements(), 2, in)) {}
-
-  struct Result {
-    std::vector<uint8_t> y, log_sum_exp, dqkv, dqkv_sum;
-    bool operator==(const Result&) const = default;
-  };
-
-  /// Runs the forward from query `first_query` on. Its results are in y and log_sum_exp.
-  void run_from(int64_t first_query) {
-    const DeviceArray device_qkv(qkv, packed, dtype), device_y(plain, dtype);
-    const DeviceArray statistics({shape.batch, shape.heads, shape.time}, DType::f32);
-    launch(gpu_stream(), CausalAttentionForward{.qkv = device_qkv.view(),
-                                                .y = device_y.view(),
-                                                .log_sum_exp = statistics.view(),
-                                                .heads = shape.heads,
-                                                .dropout = shape.dropout,
-                                                .key = key,
-                                                .first_query = first_query});
-    y = device_y.values();
-    log_sum_exp = statistics.values();
-  }
-
-  /// Runs both directions. Their results are in y, log_sum_exp, dqkv and dqkv_sum.
-  Result run() {
-    const DeviceArray device_qkv(qkv, packed, dtype), device_dy(dy, plain, dtype);
-    const DeviceArray device_y(plain, dtype), device_dqkv(packed, dtype), sums({packed[2]}, DType::f32);
-    const DeviceArray statistics({shape.batch, shape.heads, shape.time}, DType::f32);
-    launch(gpu_stream(), CausalAttentionForward{.qkv = device_qkv.view(),
-                                                .y = device_y.view(),
-                                                .log_sum_exp = statistics.view(),
-                                                .heads = shape.heads,
-                                                .dropout = shape.dropout,
-                                                .key = key});
-    launch(gpu_stream(), CausalAttentionBackward{.qkv = device_qkv.view(),
-                                                 .y = device_y.view(),
-                                                 .log_sum_exp = statistics.view(),
-                                                 .dy = device_dy.view(),
-                                                 .dqkv = device_dqkv.view(),
-                                                 .dqkv_sum = sums.view(),
-                                                 .heads = shape.heads,
-                                                 .dropout = shape.dropout,
-                                                 .key = key});
-    y = device_y.values();
-    log_sum_exp = statistics.values();
-    dqkv = device_dqkv.values();
-    dqkv_sum = sums.values();
-    return {device_y.bits(), statistics.bits(), device_dqkv.bits(), sums.bits()};
-  }
-
-  Case shape;
-  DType dtype;
-  RandomKey key = random_key;
-  Shape packed, plain;
-  std::vector<double> qkv, dy;
-  std::vector<double> y, log_sum_exp, dqkv, dqkv_sum;
-};
-
-/// The results on the CPU in f64, from the same numbers and with the same mask.
-struct Reference {
-  explicit Reference(const OnDevice& o) : y(run(o)[0]), log_sum_exp(results[1]), dqkv(results[2]) {}
-
-  std::vector<std::vector<double>> results;
-  std::vector<double> y, log_sum_exp, dqkv;
-
- private:
-  static Values values(const Shape& shape, const std::vector<double>& numbers) {
-    Values to(shape, DType::f64);
-    for (int64_t i = 0; i < to.size(); ++i) to.set(i, numbers[static_cast<size_t>(i)]);
-    return to;
-  }
-  static std::vector<double> numbers(const Values& from) {
-    std::vector<double> to;
-    for (int64_t i = 0; i < from.size(); ++i) to.push_back(from[i]);
-    return to;
-  }
-  std::vector<std::vector<double>>& run(const OnDevice& o) {
-    Values qkv = values(o.packed, o.qkv), dy = values(o.plain, o.dy);
-    Values y64(o.plain, DType::f64), dqkv64(o.packed, DType::f64);
-    Values log_sum({o.shape.batch, o.shape.heads, o.shape.time}, DType::f64);
-    launch_on(1, CausalAttentionForward{.qkv = qkv.view(),
-                                        .y = y64.view(),
-                                        .log_sum_exp = log_sum.view(),
-                                        .heads = o.shape.heads,
-                                        .dropout = o.shape.dropout,
-                                        .key = o.key});
-    launch_on(1, CausalAttentionBackward{.qkv = qkv.view(),
-                                         .y = y64.view(),
-                                         .log_sum_exp = log_sum.view(),
-                                         .dy = dy.view(),
-                                         .dqkv = dqkv64.view(),
-                                         .heads = o.shape.heads,
-                                         .dropout = o.shape.dropout,
-                                         .key = o.key});
-    results = {numbers(y64), numbers(log_sum), numbers(dqkv64)};
-    return results;
-  }
-};
-
-/// Returns the columns of the queries (part 0), keys (part 1) or values (part 2).
-std::vector<double> part_of(const std::vector<double>& packed, int64_t columns, int64_t part) {
-  std::vector<double> chosen;
-  for (size_t i = 0; i < packed.size(); ++i)
-    if (static_cast<int64_t>(i) / columns % 3 == part) chosen.push_back(packed[i]);
-  return chosen;
-}
-
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  double largest = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (!std::isfinite(a[i])) return std::numeric_limits<double>::infinity();
-    largest = std::max(largest, std::fabs(a[i] - b[i]));
-  }
-  return largest;
-}
-
-/// Returns the bound on relative errors in the L2 norm. A rounding to 16 bits errs by at most eps / 2, evenly
-/// spread. In the mean square that is eps / (2 sqrt(3)). No result has more than three roundings: of the
-/// weights or the gradients of scores, of the y that these are computed from, and of itself. Together they
-/// make eps / 2. In fp32 sums of up to 260 products err by about 2^-24 sqrt(260) = 1e-6. Scores of order ten
-/// add as much to the weights, and a result has a few such errors.
-double tolerance_of(DType dtype) { return dtype == DType::f32 ? 5e-6 : epsilon_of(dtype) / 2; }
-
-/// Expects the sums of the columns of dqkv as it was stored. A sum of n terms in fp32 errs by at most n 2^-24
-/// of the sum of their magnitudes.
-void expect_column_sums(const OnDevice& o) {
-  const auto columns = static_cast<size_t>(o.packed[2]);
-  const size_t rows = o.dqkv.size() / columns;
-  for (size_t column = 0; column < columns; ++column) {
-    double sum = 0, magnitudes = 0;
-    for (size_t row = 0; row < rows; ++row) {
-      sum += o.dqkv[row * columns + column];
-      magnitudes += std::fabs(o.dqkv[row * columns + column]);
-    }
-    ASSERT_NEAR(o.dqkv_sum[column], sum, static_cast<double>(rows) * 0x1p-24 * magnitudes) << column;
-  }
-}
-
-void expect_matches(const Case& c, DType dtype) {
-  SCOPED_TRACE(concat(dtype, " time ", c.time, " heads ", c.heads, " size ", c.size, " dropout ", c.dropout));
-  OnDevice o(c, dtype);
-  o.run();
-  const Reference reference(o);
-  expect_column_sums(o);
-  EXPECT_LE(largest_difference(o.log_sum_exp, reference.log_sum_exp), 1e-5);
-  EXPECT_LE(relative_error(o.y, reference.y), tolerance_of(dtype));
-  for (int64_t part = 0; part < 3; ++part) {
-    const int64_t columns = c.heads * c.size;
-    const auto actual = part_of(o.dqkv, columns, part), expected = part_of(reference.dqkv, columns, part);
-    EXPECT_LE(relative_error(actual, expected), tolerance_of(dtype)) << "gradient of "
-                                                                     << "qkv"[part];
-  }
-}
-
-const std::vector<DType> dtypes = {DType::f32, DType::bf16, DType::f16};
 
 // Ragged and whole tiles of each size that the kernels are made for, and sizes that need padding.
 const std::vector<Case> cases = {
@@ -187,7 +12,7 @@ const std::vector<Case> cases = {
 
 TEST(CausalAttentionOnGpu, MatchesTheCpuInDouble) {
   LOCKSTEP_NEEDS_GPU();
-  for (const DType dtype : dtypes)
+  for (const DType dtype : gpu_dtypes)
     for (const Case& c : cases) expect_matches(c, dtype);
 }
 
@@ -199,7 +24,7 @@ TEST(CausalAttentionOnGpu, AnySizeUpTo128InFloat) {
 TEST(CausalAttentionOnGpu, LargeScoresStayExact) {
   LOCKSTEP_NEEDS_GPU();
   // The scores reach a few hundreds. One weight of a row is nearly 1, and no exponential may overflow.
-  for (const DType dtype : dtypes) {
+  for (const DType dtype : gpu_dtypes) {
     OnDevice o({1, 100, 1, 64}, dtype, 8.0);
     o.run();
     const Reference reference(o);
@@ -210,15 +35,15 @@ TEST(CausalAttentionOnGpu, LargeScoresStayExact) {
 
 TEST(CausalAttentionOnGpu, OneTokenSeesItselfOnly) {
   LOCKSTEP_NEEDS_GPU();
-  for (const DType dtype : dtypes) {
+  for (const DType dtype : gpu_dtypes) {
     OnDevice o({2, 1, 3, 64}, dtype);
     o.run();
-    EXPECT_EQ(o.y, part_of(o.qkv, 192, 2)) << dtype;
-    EXPECT_EQ(part_of(o.dqkv, 192, 2), o.dy) << dtype;
+    EXPECT_EQ(o.y, part_of(o.qkv, o.shape, 2)) << dtype;
+    EXPECT_EQ(part_of(o.dqkv, o.shape, 2), o.dy) << dtype;
     // The gradient of the score is the difference of one sum in two orders. The sum has 64 products of order
     // one.
     for (const int64_t part : {0, 1})
-      EXPECT_LE(largest_difference(part_of(o.dqkv, 192, part), std::vector<double>(384)), 1e-5) << dtype;
+      EXPECT_LE(largest_difference(part_of(o.dqkv, o.shape, part), std::vector<double>(384)), 1e-5) << dtype;
   }
 }
 
@@ -231,7 +56,7 @@ double unit_element(int64_t i, const Case& c) {
 TEST(CausalAttentionOnGpu, DropoutDrawsTheMaskOfTheCpu) {
   LOCKSTEP_NEEDS_GPU();
   // If values and dy are unit matrices, then y holds the kept weights and dv their transpose.
-  for (const DType dtype : dtypes)
+  for (const DType dtype : gpu_dtypes)
     for (const Case& c : {Case{2, 32, 2, 32, 0.25}, Case{2, 64, 2, 64, 0.25}, Case{1, 96, 2, 96, 0.5},
                           Case{1, 128, 1, 128, 0.1}}) {
       SCOPED_TRACE(concat(dtype, " size ", c.size));
@@ -243,7 +68,7 @@ TEST(CausalAttentionOnGpu, DropoutDrawsTheMaskOfTheCpu) {
       for (int64_t i = 0; i < o.plain.elements(); ++i) o.dy[static_cast<size_t>(i)] = unit_element(i, c);
       o.run();
       const Reference reference(o);
-      const auto dv = part_of(o.dqkv, columns, 2), expected_dv = part_of(reference.dqkv, columns, 2);
+      const auto dv = part_of(o.dqkv, c, 2), expected_dv = part_of(reference.dqkv, c, 2);
       int64_t kept = 0;
       for (size_t i = 0; i < o.y.size(); ++i) {
         ASSERT_EQ(o.y[i] != 0, reference.y[i] != 0) << "weight " << i;
@@ -259,7 +84,7 @@ TEST(CausalAttentionOnGpu, DropoutDrawsTheMaskOfTheCpu) {
 TEST(CausalAttentionOnGpu, TheStepInGpuMemoryCounts) {
   LOCKSTEP_NEEDS_GPU();
   const DeviceArray step({7.0}, {1}, DType::i32);
-  for (const DType dtype : dtypes) {
+  for (const DType dtype : gpu_dtypes) {
     OnDevice from_host({1, 40, 1, 64, 0.3}, dtype), from_device({1, 40, 1, 64, 0.3}, dtype);
     from_device.key.step = 1234;
     from_device.key.device_step = static_cast<const uint32_t*>(step.view().data);
@@ -272,7 +97,7 @@ TEST(CausalAttentionOnGpu, TheStepInGpuMemoryCounts) {
 
 TEST(CausalAttentionOnGpu, SchedulesDoNotShowInTheBits) {
   LOCKSTEP_NEEDS_GPU();
-  for (const DType dtype : dtypes)
+  for (const DType dtype : gpu_dtypes)
     for (const Case& c : {Case{2, 33, 2, 32, 0.2}, Case{1, 130, 2, 64}, Case{1, 130, 1, 64, 0.2},
                           Case{1, 70, 1, 96}, Case{1, 70, 1, 128}, Case{1, 70, 1, 128, 0.2}}) {
       OnDevice o(c, dtype);
@@ -284,7 +109,7 @@ TEST(CausalAttentionOnGpu, SchedulesDoNotShowInTheBits) {
 
 TEST(CausalAttentionOnGpu, ASampleGetsTheSameBitsAloneAndInABatch) {
   LOCKSTEP_NEEDS_GPU();
-  for (const DType dtype : dtypes) {
+  for (const DType dtype : gpu_dtypes) {
     OnDevice batch({2, 45, 2, 32, 0.1}, dtype), alone({1, 45, 2, 32, 0.1}, dtype);
     const size_t in = 45 * 192, out = 45 * 64;
     std::copy_n(batch.qkv.begin() + in, in, alone.qkv.begin());
@@ -299,7 +124,7 @@ TEST(CausalAttentionOnGpu, ASampleGetsTheSameBitsAloneAndInABatch) {
 
 TEST(CausalAttentionOnGpu, LaterTokensDoNotShowInTheBits) {
   LOCKSTEP_NEEDS_GPU();
-  for (const DType dtype : dtypes) {
+  for (const DType dtype : gpu_dtypes) {
     OnDevice o({1, 140, 1, 64}, dtype);
     o.run();
     for (const int64_t changed : {1, 31, 63, 64, 100}) {
@@ -319,7 +144,7 @@ TEST(CausalAttentionOnGpu, ALargeScoreOfOneQueryDoesNotShowInOthers) {
   LOCKSTEP_NEEDS_GPU();
   // The query has the direction of key 5, which its warp meets in its last tile.
   constexpr size_t query = 80, key = 5;
-  for (const DType dtype : dtypes)
+  for (const DType dtype : gpu_dtypes)
     for (const size_t size : {64, 128}) {
       OnDevice o({1, 100, 1, static_cast<int64_t>(size)}, dtype);
       OnDevice other = o;
@@ -335,7 +160,7 @@ TEST(CausalAttentionOnGpu, ALargeScoreOfOneQueryDoesNotShowInOthers) {
 
 TEST(CausalAttentionOnGpu, RowsFromAQueryOnAreThoseOfAll) {
   LOCKSTEP_NEEDS_GPU();
-  for (const DType dtype : dtypes)
+  for (const DType dtype : gpu_dtypes)
     for (const Case& c : {Case{2, 70, 2, 32, 0.2}, Case{1, 140, 1, 64}, Case{1, 260, 1, 128}})
       for (const int64_t first : {c.time / 2, c.time - 1}) {
         OnDevice all(c, dtype), some(c, dtype);
@@ -354,7 +179,7 @@ TEST(CausalAttentionOnGpu, RowsFromAQueryOnAreThoseOfAll) {
 
 TEST(CausalAttentionOnGpu, WhatIsNotFiniteShows) {
   LOCKSTEP_NEEDS_GPU();
-  for (const DType dtype : dtypes)
+  for (const DType dtype : gpu_dtypes)
     for (const double bad :
          {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
       OnDevice o({1, 5, 1, 32}, dtype);
@@ -381,7 +206,9 @@ TEST(CausalAttentionOnGpu, RefusesSizesItHasNoKernelFor) {
   EXPECT_EQ(message(24, DType::f16), "");
 
   const DeviceArray qkv({1, 4, 24}, DType::f64), y({1, 4, 8}, DType::f64), statistics({1, 1, 4}, DType::f64);
-  EXPECT_THROW(launch(gpu_stream(), CausalAttentionForward{qkv.view(), y.view(), statistics.view()}), Error);
+  EXPECT_THROW(
+      launch(gpu_stream(), CausalAttentionForward{unpack_heads(qkv.view(), 1), y.view(), statistics.view()}),
+      Error);
 }
 
 }  // namespace

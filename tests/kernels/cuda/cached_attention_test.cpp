@@ -6,7 +6,8 @@ namespace lockstep::testing {
 namespace {
 
 void check(const CachedTexts& texts, int64_t part) {
-  SCOPED_TRACE(concat(texts.dtype, ", ", texts.heads, " heads of ", texts.size, ", ", part, " at a time"));
+  SCOPED_TRACE(concat(texts.dtype, ", ", texts.heads.queries, " and ", texts.heads.keys, " heads of ",
+                      texts.size, ", ", part, " at a time"));
   std::vector<Values> results;
   for_each_schedule([&] {
     OnGpu keys = OnGpu::poisoned(texts.keys_shape(), texts.dtype);
@@ -15,7 +16,7 @@ void check(const CachedTexts& texts, int64_t part) {
       OnGpu qkv(texts.rows(texts.qkv, pass)), places(CachedTexts::places(pass));
       const Values expected = texts.rows(texts.y, pass);
       OnGpu y = OnGpu::poisoned(expected.shape(), texts.dtype);
-      launch(gpu_stream(), CachedAttention{.qkv = qkv.view(),
+      launch(gpu_stream(), CachedAttention{.qkv = unpack_heads(qkv.view(), texts.heads),
                                            .keys = keys.view(),
                                            .values = values.view(),
                                            .places = places.view(),
@@ -37,6 +38,7 @@ TEST(CachedAttentionOnGpu, GivesWhatAttentionToTheWholeTextGives) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     check(CachedTexts({5, 18}, 2, 8, dtype), 4);
     check(CachedTexts({3, 20, 1}, 1, 33, dtype), 16);
+    check(CachedTexts({5, 18}, {4, 2}, 8, dtype), 4);
   }
   check(CachedTexts({150}, 1, 16, DType::f32), 75);
 }
