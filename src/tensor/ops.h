@@ -86,6 +86,10 @@ Tensor dropout(const Tensor& x, double probability, const RandomKey& key);
 /// matrix is stored. `dropout` > 0 drops attention weights, keyed on logical coordinates.
 Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads, double dropout = 0.0,
                         const RandomKey& key = {});
+/// Returns causal_attention() of queries [batch, time, heads.queries * size], and keys and values [batch,
+/// time, heads.keys * size]. The result has the bits that it has for packed tensors.
+Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionHeads& heads,
+                        double dropout = 0.0, const RandomKey& key = {});
 
 /// Keys and values of texts that cached_attention() has read. CachedAttention defines their layout.
 struct AttentionCache {
@@ -99,6 +103,10 @@ AttentionCache make_kept_attention(int64_t texts, int64_t tokens, const Attentio
 /// text and the position of each token. On a CPU the result is bit-identical to causal_attention().
 Tensor cached_attention(const Tensor& qkv, const AttentionHeads& heads, const AttentionCache& kept,
                         const Tensor& places);
+/// Returns cached_attention() of queries [tokens, heads.queries * size], and keys and values [tokens,
+/// heads.keys * size].
+Tensor cached_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionHeads& heads,
+                        const AttentionCache& kept, const Tensor& places);
 
 /// Returns the mean cross entropy of logits [..., classes] against i32 targets [...] as a scalar. Rows whose
 /// target is `ignore_index` do not count. It is 0 if all rows are ignored, where PyTorch has NaN. The forward

@@ -280,6 +280,20 @@ inline std::vector<OpCase> model_cases() {
        {1}},
       {"causal_attention", {{2, 7, 18}}, {{3, 70, 204}}, 24, attention(0.0)},
       {"causal_attention_dropout", {{2, 7, 18}}, {{3, 70, 204}}, 24, attention(0.3)},
+      {"causal_attention_grouped",
+       {{2, 7, 24}},
+       {{3, 70, 136}},
+       48,
+       [](const Tensors& in) {
+         return causal_attention(in[0], {4, 2}, 0.3, op_case_key);
+       }},
+      {"causal_attention_apart",
+       {{2, 7, 12}, {2, 7, 6}, {2, 7, 6}},
+       {{3, 70, 68}, {3, 70, 34}, {3, 70, 34}},
+       48,
+       [](const Tensors& in) {
+         return causal_attention(in[0], in[1], in[2], {4, 2}, 0.3, op_case_key);
+       }},
       {"cross_entropy",
        {{2, 4, 9}},
        {{5, 60, 131}},

@@ -114,6 +114,10 @@ TEST(Operations, RefuseShapesThatDoNotFit) {
   EXPECT_THROW(add_positions(x({1, 5, 3}), x({4, 3})), Error);
   EXPECT_THROW(causal_attention(x({1, 5, 10}), 2), Error);
   EXPECT_THROW(causal_attention(x({5, 12}), 2), Error);
+  EXPECT_THROW(causal_attention(x({1, 5, 12}), {3, 2}), Error);
+  EXPECT_THROW(causal_attention(x({1, 5, 12}), x({1, 5, 12}), x({1, 5, 6}), {4, 2}), Error);
+  EXPECT_THROW(causal_attention(x({1, 5, 12}), x({1, 4, 6}), x({1, 4, 6}), {4, 2}), Error);
+  EXPECT_THROW(causal_attention(x({1, 5, 12}), {}, {}, 2), Error);
 }
 
 TEST(Operations, AnIdOutsideItsTableIsAnError) {

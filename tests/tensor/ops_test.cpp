@@ -141,6 +141,11 @@ TEST(OpErrors, NameTheOperationAndBothShapes) {
                     mean_squared_error(x, zeros({2, 1}));
                   }),
                   {"mean_squared_error: x is [2, 3], y is [2, 1]"});
+  expect_contains(error_of([&] {
+                    causal_attention(cube, {3, 2});
+                  }),
+                  {"attention of 3 query heads and 2 key heads: the key heads must divide the query heads"});
+  expect_contains(error_of([&] { causal_attention(cube, 2); }), {"[2, 3, 4] for 2 query heads", "6 * size"});
   expect_contains(error_of([&] { softmax(x, 2); }),
                   {"softmax: x is [2, 3] and has no dimension 2; it must be in [-2, 1]"});
   expect_contains(error_of([&] { sum(x, -3); }), {"sum: x is [2, 3] and has no dimension -3"});
@@ -174,6 +179,35 @@ TEST(Convert, TakesAGradientBackAndIsXWhereNothingChanges) {
   EXPECT_EQ(to_doubles(convert(from_values<int32_t>({-7, 300}, {2}), DType::f16)),
             (std::vector<double>{-7, 300}));
   expect_contains(error_of([&] { convert(x, DType::i32); }), {"cannot convert f32 to i32"});
+}
+
+TEST(CachedAttention, ContinuesATextWithGroupsOfHeadsPackedAndApart) {
+  const AttentionHeads heads(4, 2);
+  constexpr int64_t size = 3, tokens = 5;
+  const Tensor q = uniform_tensor({1, tokens, 12}, 1, DType::f32);
+  const Tensor k = uniform_tensor({1, tokens, 6}, 2, DType::f32),
+               v = uniform_tensor({1, tokens, 6}, 3, DType::f32);
+  const Tensor expected = causal_attention(q, k, v, heads).reshape({tokens, 12});
+  const auto rows = [](const Tensor& x) { return x.reshape({tokens, x.shape()[2]}); };
+  Tensor packed = empty({tokens, 24}, DType::f32);
+  for (int64_t token = 0; token < tokens; ++token) {
+    float* row = packed.data<float>() + token * 24;
+    for (const Tensor& part : {q, k, v}) {
+      const int64_t columns = part.shape()[2];
+      row = std::copy_n(part.data<float>() + token * columns, columns, row);
+    }
+  }
+  EXPECT_TRUE(has_same_bits(causal_attention(packed.reshape({1, tokens, 24}), heads).reshape({tokens, 12}),
+                            expected));
+  const AttentionCache of_packed = make_kept_attention(1, tokens, heads, size, DType::f32);
+  const AttentionCache of_apart = make_kept_attention(1, tokens, heads, size, DType::f32);
+  for (int32_t token = 0; token < tokens; ++token) {
+    const Tensor place = from_values<int32_t>({0, token}, {1, 2});
+    const auto at = [&](const Tensor& x) { return x.slice(token, token + 1); };
+    EXPECT_TRUE(has_same_bits(cached_attention(at(packed), heads, of_packed, place), at(expected)));
+    EXPECT_TRUE(has_same_bits(cached_attention(at(rows(q)), at(rows(k)), at(rows(v)), heads, of_apart, place),
+                              at(expected)));
+  }
 }
 
 TEST(OpErrors, NameTheDtypeThatIsMissing) {

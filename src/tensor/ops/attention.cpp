@@ -76,6 +76,17 @@ Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads, double d
                 });
 }
 
+Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionHeads& heads,
+                        double dropout, const RandomKey& key) {
+  const Attended call({q.view(), k.view(), v.view()}, q.stream(), heads, dropout, key);
+  return record("causal_attention", call.y.detach(), {q, k, v},
+                [q = q.detach(), k = k.detach(), v = v.detach(), call](const Tensor& dy) {
+                  const Tensor dq = empty_like(q), dk = empty_like(k), dv = empty_like(v);
+                  call.differentiate({q.view(), k.view(), v.view()}, dy, {dq.view(), dk.view(), dv.view()});
+                  return Gradients{dq, dk, dv};
+                });
+}
+
 AttentionCache make_kept_attention(int64_t texts, int64_t tokens, const AttentionHeads& heads, int64_t size,
                                    DType dtype, const Stream& stream) {
   constexpr int64_t panel = CachedAttention::panel;
@@ -89,6 +100,12 @@ Tensor cached_attention(const Tensor& qkv, const AttentionHeads& heads, const At
                         const Tensor& places) {
   expect_not_recorded({qkv});
   return attend_to_cache(unpack_heads(qkv.view(), heads), heads, kept, places);
+}
+
+Tensor cached_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionHeads& heads,
+                        const AttentionCache& kept, const Tensor& places) {
+  expect_not_recorded({q, k, v});
+  return attend_to_cache({q.view(), k.view(), v.view()}, heads, kept, places);
 }
 
 }  // namespace lockstep
