@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/world.h"
-#include "dist/bucket_plan.h"
+#include "movement/bucket_plan.h"
 #include "measure.h"
 
 namespace lockstep {

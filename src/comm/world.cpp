@@ -7,7 +7,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -307,10 +306,10 @@ int World::gpu() const {
   for (int device = 0; device < count_gpus(); ++device) seen += gpu_properties(device).uuid + "\n";
   const bool may_share = communicator_->on_every_rank(number_from_environment("LOCKSTEP_SHARE_GPU") == 1);
   const std::vector<std::string> texts = communicator_->all_gather_text(seen);
+  const std::string device = option_name("device"), reason = concat(": ", why_no_gpu());
   for (size_t r = 0; r < texts.size(); ++r)
-    require(!texts[r].empty(), option_name("device"), " = cuda: rank ", r, " sees no GPU",
-            r == static_cast<size_t>(rank()) ? concat(": ", why_no_gpu()) : "", "; or use ",
-            option_name("device"), " = cpu");
+    require(!texts[r].empty(), device, " = cuda: rank ", r, " sees no GPU",
+            r == static_cast<size_t>(rank()) ? reason : "", "; or use ", device, " = cpu");
   return distribute_gpus(texts, may_share)[static_cast<size_t>(rank())];
 }
 

@@ -5,9 +5,9 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <optional>
 #include <string_view>
-#include <strings.h>
 #include <type_traits>
 
 #include "core/error.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/stream.h"
-#include "dist/bucket_plan.h"
+#include "movement/bucket_plan.h"
 #include "tensor/tensor.h"
 
 namespace lockstep {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/stream.h"
-#include "dist/sharding.h"
+#include "movement/sharding.h"
 #include "movement/movement.h"
 
 namespace lockstep {

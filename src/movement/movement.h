@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "dist/bucket_plan.h"
+#include "movement/bucket_plan.h"
 #include "movement/reduction_plan.h"
 #include "movement/transfer_plan.h"
 #include "tensor/tensor.h"

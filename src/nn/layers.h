@@ -27,14 +27,21 @@ class Linear : public Module {
   Tensor bias_;
 };
 
-/// Layer normalization over the last dimension (Ba et al. 2016). The weight starts at 1 and the bias at 0.
-class LayerNorm : public Module {
+/// A normalization over the last dimension.
+class Norm : public Module {
+ public:
+  virtual Tensor operator()(const Tensor& x) const = 0;
+  /// Returns x + branch and its norm.
+  virtual SumAndNorm add(const Tensor& x, const Tensor& branch) const = 0;
+};
+
+/// Layer normalization (Ba et al. 2016). The weight starts at 1 and the bias at 0.
+class LayerNorm final : public Norm {
  public:
   explicit LayerNorm(int64_t columns, bool has_bias = true, DType dtype = DType::f32);
 
-  Tensor operator()(const Tensor& x) const;
-  /// Returns x + branch and its norm.
-  SumAndNorm add(const Tensor& x, const Tensor& branch) const;
+  Tensor operator()(const Tensor& x) const override;
+  SumAndNorm add(const Tensor& x, const Tensor& branch) const override;
 
  private:
   Tensor weight_;
@@ -48,6 +55,30 @@ class Embedding : public Module {
       : weight_(add_parameter("weight", {rows, columns}, dtype)) {}
 
   const Tensor& weight() const { return weight_; }
+
+ private:
+  Tensor weight_;
+};
+
+/// What tells a model the place of a token in its text.
+class Positions : public Module {
+ public:
+  /// Adds the positions 0 to time - 1 to x, [batch, time, columns].
+  virtual Tensor add(const Tensor& x) const = 0;
+  /// Adds the positions `places`, i32 [tokens], to x, [tokens, columns].
+  virtual Tensor add_at(const Tensor& x, const Tensor& places) const = 0;
+};
+
+/// A learned vector for each position: weight [positions, columns].
+class LearnedPositions final : public Positions {
+ public:
+  LearnedPositions(int64_t positions, int64_t columns, DType dtype = DType::f32)
+      : weight_(add_parameter("weight", {positions, columns}, dtype)) {}
+
+  Tensor add(const Tensor& x) const override { return add_positions(x, weight_); }
+  Tensor add_at(const Tensor& x, const Tensor& places) const override {
+    return lockstep::add(x, embedding(places, weight_));
+  }
 
  private:
   Tensor weight_;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 
 #include "nn/layers.h"
 #include "tensor/ops.h"
@@ -17,35 +19,20 @@ struct KeyValueCache {
   Tensor places = {};                              ///< current tokens, as in cached_attention()
 };
 
-/// Causal multi-head self-attention: one matmul for queries, keys and values and one for the output.
-class CausalSelfAttention : public Module {
+/// The self-attention branch of a block.
+class SelfAttention : public Module {
  public:
-  CausalSelfAttention(int64_t width, int64_t heads, double dropout, bool has_bias, DType dtype);
-
   /// Maps [batch, time, width] to the same shape and adds `residual` unless it is empty. `site` keys the
   /// dropout of attention weights. With a cache, x is [tokens, width]: the tokens of the cache's `places`.
-  Tensor operator()(const Tensor& x, const Context& context, uint32_t site,
-                    const Tensor& residual = {}) const;
-
- private:
-  int64_t heads_;
-  double dropout_;
-  Linear query_key_value_;
-  Linear output_;
+  virtual Tensor operator()(const Tensor& x, const Context& context, uint32_t site,
+                            const Tensor& residual) const = 0;
 };
 
-/// The feed-forward branch of a transformer: two linear layers, with a GELU and four times the width between.
+/// The feed-forward branch of a block.
 class FeedForward : public Module {
  public:
-  FeedForward(int64_t width, bool has_bias, Gelu activation, DType dtype);
-
   /// Maps [..., width] to the same shape and adds `residual` unless it is empty.
-  Tensor operator()(const Tensor& x, const Tensor& residual = {}) const;
-
- private:
-  Gelu activation_;
-  Linear in_;
-  Linear out_;
+  virtual Tensor operator()(const Tensor& x, const Tensor& residual) const = 0;
 };
 
 /// Activations that the backward recomputes (Chen et al. 2016). Results do not depend on the choice.
@@ -62,21 +49,21 @@ struct Recompute {
   bool operator==(const Recompute&) const = default;
 };
 
-/// A block: x + attention(norm(x)), then x + feed_forward(norm(x)).
+/// A block: x + attention(norm(x)), then x + feed_forward(norm(x)). A family of models chooses its parts.
 class TransformerBlock : public Module {
  public:
-  struct Options {
-    uint32_t layer = 0;
-    int64_t heads = 1;
-    int64_t width = 0;
-    double dropout = 0.0;
-    bool has_bias = true;
-    Gelu activation = Gelu::tanh;
-    DType dtype = DType::f32;
-    bool recomputes_attention = false;  ///< in the backward, instead of storing it
+  struct Parts {
+    std::unique_ptr<Norm> attention_norm;
+    std::unique_ptr<SelfAttention> attention;
+    std::unique_ptr<Norm> feed_forward_norm;
+    std::unique_ptr<FeedForward> feed_forward;
   };
+  /// The names of the parts, in the order of Parts.
+  using Names = std::array<const char*, 4>;
 
-  explicit TransformerBlock(const Options& options);
+  /// `layer` keys random draws. `dropout` is that of the residual branches.
+  TransformerBlock(Parts parts, const Names& names, uint32_t layer, double dropout,
+                   bool recomputes_attention);
 
   /// Maps [batch, time, width] to the same shape.
   Tensor operator()(const Tensor& x, const Context& context) const;
@@ -84,11 +71,10 @@ class TransformerBlock : public Module {
  private:
   Tensor attend(const Tensor& x, const Context& context, uint32_t site, bool adds_x) const;
 
-  Options options_;
-  LayerNorm attention_norm_;
-  CausalSelfAttention attention_;
-  LayerNorm feed_forward_norm_;
-  FeedForward feed_forward_;
+  Parts parts_;
+  uint32_t layer_;
+  double dropout_;
+  bool recomputes_attention_;  ///< in the backward, instead of storing it
 };
 
 }  // namespace lockstep

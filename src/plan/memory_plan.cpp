@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <utility>
 
-#include "dist/bucket_plan.h"
+#include "movement/bucket_plan.h"
 #include "models/family.h"
 #include "movement/reduction_plan.h"
 

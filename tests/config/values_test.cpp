@@ -63,5 +63,18 @@ TEST(Arguments, NumbersMayHaveAPlus) {
     EXPECT_THROW(load({"train.steps=1", word}), UserError) << word;
 }
 
+TEST(Config, TheModelIsKeptInTheRunsFolderUnlessSomebodySaysOtherwise) {
+  EXPECT_EQ(load({"train.steps=1", "log.dir=a/b"}).snapshot_place(), "a/b/snapshots");
+  EXPECT_EQ(load({"train.steps=1", "log.dir=a/b", "snapshot.path=none"}).snapshot_place(), "");
+  EXPECT_EQ(load({"train.steps=1", "snapshot.path="}).snapshot_place(), "");
+  EXPECT_EQ(load({"train.steps=1", "snapshot.path=./none"}).snapshot_place(), "./none");
+  const Job none = load({"train.steps=1", "snapshot.path=none"});
+  EXPECT_EQ(load_file(to_ini(none)).snapshot_place(), "") << "none must stay none";
+  // A run that uses the configuration of another run must not use its snapshots.
+  const std::string resolved = to_ini(load({"train.steps=1", "log.dir=a"}));
+  EXPECT_NE(resolved.find("path = auto"), std::string::npos) << resolved;
+  EXPECT_EQ(load({"train.steps=1", "--fresh"}).snapshots.resume, Resume::never);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The elements that each rank keeps, and the transfers between ranks. Both are values, so one process can
 // check those of all ranks.
-#include "dist/sharding.h"
+#include "movement/sharding.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "dist/sharding.h"
+#include "movement/sharding.h"
 #include "nn/initial_values.h"
 
 namespace lockstep::transfer_rounds_test {

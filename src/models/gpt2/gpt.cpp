@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "models/gpt2/gpt2_block.h"
 #include "models/gpt2/hugging_face.h"
 #include "tensor/checkpoint.h"
 #include "tensor/create.h"
@@ -59,15 +60,15 @@ Gpt::Gpt(const Options& options, uint64_t seed)
   add_part("transformer.wte", tokens_);
   add_part("transformer.wpe", positions_);
   for (int64_t layer = 0; layer < options.layers; ++layer) {
-    blocks_.push_back(std::make_unique<TransformerBlock>(TransformerBlock::Options{
-        .layer = static_cast<uint32_t>(layer),
-        .heads = options.heads,
-        .width = options.width,
-        .dropout = options.dropout,
-        .has_bias = options.has_bias,
-        .activation = options.activation,
-        .dtype = options.dtype,
-        .recomputes_attention = options.recompute.what == Recompute::What::attention}));
+    blocks_.push_back(std::make_unique<Gpt2Block>(
+        Gpt2Block::Options{.layer = static_cast<uint32_t>(layer),
+                           .heads = options.heads,
+                           .width = options.width,
+                           .dropout = options.dropout,
+                           .has_bias = options.has_bias,
+                           .activation = options.activation,
+                           .dtype = options.dtype,
+                           .recomputes_attention = options.recompute.what == Recompute::What::attention}));
     add_part(concat("transformer.h.", layer), *blocks_.back());
   }
   add_part("transformer.ln_f", final_norm_);
@@ -86,7 +87,7 @@ Gpt::Gpt(const Options& options, uint64_t seed)
 Tensor Gpt::hidden(const Tensor& ids, const Context& context) const {
   expect(ids.shape().rank() == 2 && ids.shape()[1] <= options_.block_size, "ids are ", ids.shape(),
          "; they must be [batch, time] with time at most the block size ", options_.block_size);
-  Tensor x = add_positions(embedding(ids, tokens_.weight()), positions_.weight());
+  Tensor x = positions_.add(embedding(ids, tokens_.weight()));
   if (context.training) x = dropout(x, options_.dropout, context.key(0));
   return final_norm_(through_blocks(x, context));
 }
@@ -125,7 +126,7 @@ Tensor Gpt::next_logits(std::span<const NextTokens> parts, KeyValueCache& cache)
   cache.places = from_values(tokens.places, {tokens.count(), 2});
   const Tensor ids = from_values(tokens.ids, {tokens.count()});
   const Tensor positions = from_values(tokens.positions, {tokens.count()});
-  Tensor x = add(embedding(ids, tokens_.weight()), embedding(positions, positions_.weight()));
+  Tensor x = positions_.add_at(embedding(ids, tokens_.weight()), positions);
   x = through_blocks(x, {.cache = &cache});
   if (tokens.count() > count) x = embedding(from_values(tokens.last, {count}), x);  // selects rows
   return linear(final_norm_(x), head());

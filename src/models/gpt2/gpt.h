@@ -59,7 +59,7 @@ class Gpt final : public LanguageModel {
 
   Options options_;
   Embedding tokens_;
-  Embedding positions_;
+  LearnedPositions positions_;
   std::vector<std::unique_ptr<TransformerBlock>> blocks_;
   LayerNorm final_norm_;
   std::unique_ptr<Linear> head_;  ///< null when tied

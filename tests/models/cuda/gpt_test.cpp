@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 
+#include "models/gpt2/gpt2_block.h"
 #include "parameters/parameter_space.h"
 #include "support/cuda.h"
 #include "support/gradient_check.h"
@@ -143,7 +144,7 @@ std::vector<Values> gradients_of_blocks(bool runs_again) {
   set_current_stream(gpu_stream());
   std::vector<Values> results;
   {
-    const TransformerBlock first({.layer = 0, .heads = 2, .width = 64, .dropout = 0.2}),
+    const Gpt2Block first({.layer = 0, .heads = 2, .width = 64, .dropout = 0.2}),
         second({.layer = 1, .heads = 2, .width = 64, .dropout = 0.2});
     std::vector<NamedTensor> parameters = first.parameters("0.");
     for (const NamedTensor& parameter : second.parameters("1.")) parameters.push_back(parameter);

@@ -6,7 +6,6 @@
 #include <functional>
 
 #include "models/gpt2/gpt.h"
-#include "parameters/adamw.h"
 #include "nn/module.h"
 #include "parameters/adamw.h"
 #include "parameters/grad_scaler.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/sharding.h"
+#include "movement/sharding.h"
 
 #include <algorithm>
 #include <limits>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/bucket_plan.h"
+#include "movement/bucket_plan.h"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "dist/sharding.h"
+#include "movement/sharding.h"
 
 namespace lockstep {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/transformer_block.h"
+#include "models/gpt2/gpt2_block.h"
 
 #include <set>
 #include <vector>
 
 #include "support/gradient_check.h"
 
-namespace lockstep::transformer_block_test {
+namespace lockstep::gpt2_block_test {
 namespace {
 
 constexpr int64_t width = 64;
@@ -19,7 +19,7 @@ struct Masks {
 
   explicit Masks(uint32_t layer) {
     constexpr double dropout = 0.5, kept = 1 / (1 - dropout);
-    const TransformerBlock block(
+    const Gpt2Block block(
         {.layer = layer, .heads = 2, .width = width, .dropout = dropout, .dtype = DType::f64});
     for (const auto& [name, tensor] : block.parameters()) {
       if (name == "attn.c_proj.bias") fill(tensor, 1.0 / kept);
@@ -34,7 +34,7 @@ struct Masks {
   }
 };
 
-TEST(TransformerBlock, EveryPlaceOfEveryLayerDropsOnItsOwn) {
+TEST(Gpt2Block, EveryPlaceOfEveryLayerDropsOnItsOwn) {
   std::set<std::vector<double>> masks;
   for (uint32_t layer = 0; layer < 4; ++layer) {
     const Masks of_layer(layer);
@@ -45,11 +45,11 @@ TEST(TransformerBlock, EveryPlaceOfEveryLayerDropsOnItsOwn) {
   EXPECT_EQ(masks.size(), 9U);
 }
 
-TEST(TransformerBlock, TheLayerShowsInTrainingOnly) {
-  const TransformerBlock::Options options{.layer = 0, .heads = 2, .width = width, .dropout = 0.5};
-  TransformerBlock::Options next = options;
+TEST(Gpt2Block, TheLayerShowsInTrainingOnly) {
+  const Gpt2Block::Options options{.layer = 0, .heads = 2, .width = width, .dropout = 0.5};
+  Gpt2Block::Options next = options;
   next.layer = 1;
-  const TransformerBlock first(options), second(next);
+  const Gpt2Block first(options), second(next);
   for (const TransformerBlock* block : {&first, &second}) {
     uint32_t place = 0;
     for (const auto& [name, tensor] : block->parameters()) fill_normal(tensor, 0.0, 0.2, 5, place++);
@@ -60,4 +60,4 @@ TEST(TransformerBlock, TheLayerShowsInTrainingOnly) {
 }
 
 }  // namespace
-}  // namespace lockstep::transformer_block_test
+}  // namespace lockstep::gpt2_block_test
