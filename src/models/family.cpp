@@ -9,6 +9,14 @@
 #include "json/json_field.h"
 
 namespace lockstep {
+ModelDescription Family::read_config(const std::string& /*json*/, const std::string& origin) const {
+  throw UserError(concat(origin, ": a ", title(), " has no config.json"));
+}
+
+std::string Family::config_json(const ModelDescription& /*model*/, DType /*dtype*/) const {
+  throw UserError(concat("a ", title(), " has no config.json"));
+}
+
 const Family& family_of(const ModelOptions& options) {
   const auto found = std::ranges::find(families(), options.family, &Family::name);
   expect(found != families().end(), "there is no family ", options.family);

@@ -43,29 +43,33 @@ class Family {
   virtual std::unique_ptr<LanguageModel> make(const ModelOptions& options, const Recompute& recompute,
                                               uint64_t seed) const = 0;
 
+  // A family without files of Hugging Face defines head() alone.
+
   /// Returns whether a config.json of Hugging Face with this model_type describes a model of the family.
-  virtual bool reads(const std::string& model_type) const = 0;
+  virtual bool reads(const std::string& /*model_type*/) const { return false; }
   /// Reads a config.json from an untrusted source. Throws UserError that names `origin` and the field if the
   /// file is damaged or describes a model that is not supported.
-  virtual ModelDescription read_config(const std::string& json, const std::string& origin) const = 0;
+  virtual ModelDescription read_config(const std::string& json, const std::string& origin) const;
   /// Returns the config.json of a model whose file has tensors of this dtype.
-  virtual std::string config_json(const ModelDescription& model, DType dtype) const = 0;
+  virtual std::string config_json(const ModelDescription& model, DType dtype) const;
   /// Returns the shapes of the tensors in a folder by their names there, without an optional prefix.
-  virtual std::map<std::string, Shape> stored_tensors(const ModelDescription& model) const = 0;
+  virtual std::map<std::string, Shape> stored_tensors(const ModelDescription& /*model*/) const { return {}; }
   /// Returns the name in stored_tensors() of a tensor in a folder, or of a parameter.
-  virtual std::string stored_name(const std::string& name) const = 0;
+  virtual std::string stored_name(const std::string& name) const { return name; }
   /// Returns whether a tensor in a folder is no parameter. Throws UserError for one that cannot be there.
-  virtual bool is_ignored(const std::string& name, const ModelDescription& model) const = 0;
+  virtual bool is_ignored(const std::string& /*name*/, const ModelDescription& /*model*/) const {
+    return false;
+  }
 
   /// The names of the parameters of the token table and of the head, and whether they are one tensor.
   struct Head {
-    std::string table;
-    std::string head;
+    std::string table = {};
+    std::string head = {};
     bool is_tied = false;
   };
   virtual Head head(const ModelDescription& model) const = 0;
   /// Gives the head values of its own.
-  virtual void untie(ModelDescription& model) const = 0;
+  virtual void untie(ModelDescription& /*model*/) const {}
 };
 
 /// Returns the families of all folders, in alphabetical order.
