@@ -7,7 +7,7 @@
 
 #include "comm/world.h"
 #include "data/dataset.h"
-#include "language/text_options.h"
+#include "language/shared_text.h"
 #include "tokenizer/tokenizer.h"
 
 namespace lockstep {
@@ -23,25 +23,11 @@ struct LanguageData {
   int64_t id_bytes = 0;     ///< memory of the ids in each rank; 0: they are in a file
 };
 
-/// The run that reads the data of a language model.
-struct TextReader {
-  std::string model = {};  ///< address of the model that the run begins with; empty: none
-  int64_t vocab_size = 0;  ///< ids of the model; 0: as many as the tokenizer has
-  uint64_t seed = 0;
-  int threads = 1;  ///< of each rank
-};
-
 /// Loads data.dataset on every rank. Rank 0 finds or downloads the text and encodes it. The ranks of a host
 /// read one file of ids: see shared_tokens(). `model_tokenizer`, on rank 0, is the tokenizer for
 /// data.tokenizer = auto; null: char. Another tokenizer must have the same tokens. Throws UserError naming
 /// the key.
 LanguageData load_language_data(const TextOptions& text, const TextReader& reader, const World& world,
                                 const std::shared_ptr<const Tokenizer>& model_tokenizer = nullptr);
-
-/// Returns the tokenizer's name in the configuration.
-std::string tokenizer_name(const TextOptions& text);
-
-/// Returns a hash of a tokenizer: of its JSON text and of the tokens that begin and end a text.
-std::string tokenizer_hash(const Tokenizer& tokenizer);
 
 }  // namespace lockstep

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "comm/world.h"
+#include "language/text_options.h"
+#include "language/token_file.h"
+#include "tokenizer/tokenizer.h"
+
+namespace lockstep {
+
+/// The run that reads the data of a language model.
+struct TextReader {
+  std::string model = {};  ///< address of the model that the run begins with; empty: none
+  int64_t vocab_size = 0;  ///< ids of the model; 0: as many as the tokenizer has
+  uint64_t seed = 0;
+  int threads = 1;  ///< of each rank
+};
+
+/// A text as ids, equal on all ranks.
+struct SharedText {
+  TokenImage image;
+  std::shared_ptr<const Tokenizer> tokenizer;
+  std::string description;  ///< for the log
+  std::string hash;         ///< identifies the text
+};
+
+/// Returns the text of data.dataset. Rank 0 finds or downloads it, chooses the tokenizer and encodes it.
+/// load_language_data() describes `model_tokenizer`. All ranks call it. Throws UserError naming the key.
+SharedText share_text(const TextOptions& text, const TextReader& reader, const World& world,
+                      const std::shared_ptr<const Tokenizer>& model_tokenizer);
+
+/// Returns the tokenizer's name in the configuration.
+std::string tokenizer_name(const TextOptions& text);
+
+/// Returns a hash of a tokenizer: of its JSON text and of the tokens that begin and end a text.
+std::string tokenizer_hash(const Tokenizer& tokenizer);
+
+}  // namespace lockstep
