@@ -148,9 +148,9 @@ JobKeys<Job> make_keys() {
   JobKeys<Job> keys;
   keys.add(text_rows(), &Job::text);
   keys.add(model_rows(), &Job::model);
-  for (const auto& [family, rows] : family_rows())
+  for (const auto& one : family_rows())
     keys.add(
-        rows, [family](auto& job) -> auto& { return own_options(job.model, family); });
+        one.second, [family = one.first](auto& job) -> auto& { return own_options(job.model, family); });
   keys.add(length_rows(), &Job::length);
   keys.add(batch_rows(), &Job::batches);
   keys.add(schedule_rows(), &Job::schedule);

@@ -7,6 +7,7 @@
 #include "emulator/emulator.h"
 #include "nn/initial_values.h"
 #include "train/language_model.h"
+#include "train/language_task.h"
 #include "train/step_runner.h"
 
 namespace lockstep {

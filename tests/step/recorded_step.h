@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "job/job.h"
 #include "step/passes.h"
 
 namespace lockstep {

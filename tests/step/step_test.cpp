@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/file.h"
+#include "job/resolve.h"
 #include "step/step_table.h"
 #include "support/temporary_directory.h"
 

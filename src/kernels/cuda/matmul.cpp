@@ -17,6 +17,7 @@
 #include "kernels/cuda/matmul_tuning.cuh"
 #include "kernels/elementwise.h"
 #include "kernels/gelu.h"
+#include "kernels/matmul_plans.h"
 
 namespace lockstep {
 namespace cuda {
