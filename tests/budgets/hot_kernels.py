@@ -40,7 +40,7 @@ def attention(name: str, size: int, dropped: bool, rows: int, columns: int, fact
     file = "attention_forward.cu" if name == "forward_kernel" else "attention_backward.cu"
     owned = 1 if name == "forward_kernel" else 2  # queries; or queries and dy; or keys and values
     shared = 2 * size * (owned * rows + 4 * columns)
-    if name == "key_gradient_kernel":
+    if name.endswith("key_gradient_kernel"):
         shared += 4 * columns * 4  # two statistics for each query of two stages
     products = factors * (rows // 4 // 16) * (columns // 8) * (size // 16)
     return HotKernel(file, f"{name}<bf16, {size}, {str(dropped).lower()}>", "products", 128, shared, products)
@@ -60,6 +60,8 @@ ATTENTION = [
     attention("key_gradient_kernel", 64, True, rows=64, columns=64, factors=4),
     attention("key_gradient_kernel", 128, False, rows=64, columns=32, factors=4),
     attention("key_gradient_kernel", 128, True, rows=64, columns=32, factors=4),
+    attention("grouped_key_gradient_kernel", 64, False, rows=64, columns=64, factors=4),
+    attention("grouped_key_gradient_kernel", 128, False, rows=64, columns=32, factors=4),
     attention("query_gradient_kernel", 64, False, rows=128, columns=32, factors=3),
     attention("query_gradient_kernel", 64, True, rows=128, columns=32, factors=3),
     attention("query_gradient_kernel", 128, False, rows=64, columns=32, factors=3),

@@ -49,7 +49,10 @@ def counted_region(code: list[Instruction], kernel: HotKernel) -> list[Instructi
 def iteration_of_products(
     ways: list[tuple[Loop, Path]], finder: PathFinder, kernel: HotKernel
 ) -> list[Instruction]:
-    """Returns an iteration of the loop with the most HMMA. Inner loops run until all products are made."""
+    """Returns an iteration of the loop with the most HMMA. Inner loops run until all products are made.
+
+    A loop that only repeats another one, for each query head of a group, has as many and is longer.
+    """
 
     def products(instructions: list[Instruction]) -> int:
         return sum(i.base == "HMMA" for i in instructions)
@@ -59,7 +62,7 @@ def iteration_of_products(
             products(finder.through_loop(loop).instructions) for loop in way.inner
         )
 
-    way = max((way for _, way in ways), key=all_products)
+    way = max((way for _, way in ways), key=lambda way: (all_products(way), -len(way.instructions)))
     inside = [finder.through_loop(loop).instructions for loop in way.inner]
     once = products(way.instructions)
     repeated = sum(map(products, inside))

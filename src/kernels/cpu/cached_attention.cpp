@@ -91,12 +91,15 @@ class CachedHeads {
       : kernel_(kernel),
         size_(kernel.size()),
         padded_size_(kernel.values.shape[3]),
+        q_(kernel.qkv.q.as<S>()),
+        k_(kernel.qkv.k.as<S>()),
+        v_(kernel.qkv.v.as<S>()),
         places_(kernel.places.as<int32_t>()) {}
 
   /// Stores the key and the value of a token for later tokens. `head` is one of the keys'.
   void put(int64_t token, int64_t head) const {
-    const S* key = row(kernel_.qkv.k, token, head);
-    const S* value = row(kernel_.qkv.v, token, head);
+    const S* key = k_ + token * kernel_.qkv.k.stride + head * size_;
+    const S* value = v_ + token * kernel_.qkv.v.stride + head * size_;
     const int64_t position = places_[2 * token + 1];
     S* keys = keys_of(token, head) + position / panel * size_ * panel + position % panel;
     for (int64_t d = 0; d < size_; ++d) keys[d * panel] = key[d];
@@ -114,7 +117,7 @@ class CachedHeads {
     T* output = weights + kernel_.capacity();
     T* query = output + padded_size_;
     const int64_t count = places_[2 * token + 1] + 1;
-    convert_values(row(kernel_.qkv.q, token, head), size_, query);
+    convert_values(q_ + token * kernel_.qkv.q.stride + head * size_, size_, query);
     // In attention.cpp subnormal numbers may count as zero in the scores. No exponential differs because of
     // that.
     multiply_columns(weights, query, keys_of(token, key_head), panel, size_ * panel, round_up(count, panel),
@@ -126,9 +129,6 @@ class CachedHeads {
   }
 
  private:
-  const S* row(const ColumnsView& of, int64_t token, int64_t head) const {
-    return static_cast<const S*>(of.data) + token * of.stride + head * size_;
-  }
   int64_t plane(int64_t token, int64_t head) const { return places_[2 * token] * kernel_.heads.keys + head; }
   S* keys_of(int64_t token, int64_t head) const {
     return kernel_.keys.as<S>() + plane(token, head) * kernel_.capacity() * size_;
@@ -139,6 +139,7 @@ class CachedHeads {
 
   const CachedAttention& kernel_;
   int64_t size_, padded_size_;
+  const S *q_, *k_, *v_;
   const int32_t* places_;
 };
 

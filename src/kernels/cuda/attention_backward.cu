@@ -26,7 +26,9 @@ struct KeyTiles {
   static constexpr int row_tiles = size <= (dropped || grouped ? 32 : 64) ? 2 : 1;
   static constexpr int rows = 16 * row_tiles;  ///< per warp
   static constexpr int keys = warps * rows;
-  static constexpr int queries = size == 128 ? (dropped && grouped ? 16 : 32) : row_tiles == 2 ? 32 : 64;
+  static constexpr int queries_of_one = row_tiles == 2 || size == 128 ? 32 : 64;
+  static constexpr int queries = grouped && dropped && size > 64 ? queries_of_one / 2 : queries_of_one;
+  static constexpr int statistics = queries < warp_size ? warp_size : queries;  ///< whole warps read them
   // What stays in registers: addresses, and keys and values in steps of 16 columns. Spills limit it.
   static constexpr bool held_addresses = size != 64 || row_tiles == 1;
   static constexpr bool holds_keys = held_addresses && size != 96 && (size != 64 || dropped || !grouped);
@@ -34,9 +36,9 @@ struct KeyTiles {
   static constexpr int held_values = size > 64 ? 0 : held_keys;
   static constexpr int blocks = 2;  ///< per multiprocessor, unless shared memory allows fewer
   static constexpr size_t tile_elements = size_t{size} * (2 * keys + 4 * queries);
-  static constexpr size_t shared_bytes = 2 * tile_elements + 4 * queries * sizeof(float);
+  static constexpr size_t shared_bytes = 2 * tile_elements + 4 * statistics * sizeof(float);
   static_assert(shared_bytes <= most_shared_bytes);
-  static_assert(queries <= threads && queries % 16 == 0);
+  static_assert(statistics <= threads && statistics % warp_size == 0 && queries % 16 == 0);
 };
 
 /// Tiles for the gradients of queries.
@@ -71,7 +73,7 @@ LOCKSTEP_DEVICE void add_queries(float (&dk)[Tiles::row_tiles][size / 8][4],
   multiply_by_rows(weights, keys, queries);
   if (first_query < first_key + Tiles::rows - 1) hide_later_keys<true>(weights, first_key - first_query);
   multiply_by_rows(dscores, values, dy);
-  differentiate_columns(weights, dscores, statistics, statistics + Tiles::queries, mask, first_key,
+  differentiate_columns(weights, dscores, statistics, statistics + Tiles::statistics, mask, first_key,
                         first_query, problem);
   multiply_by_columns(dv, weights, dy);
   multiply_by_columns(dk, dscores, queries);
@@ -110,7 +112,7 @@ struct QueryStages {
     return {shared + (2 * Tiles::keys + ((tile & 1) * 2 + part) * Tiles::queries) * size};
   }
   LOCKSTEP_DEVICE float* statistics(int tile) const {
-    return reinterpret_cast<float*>(shared + Tiles::tile_elements) + (tile & 1) * 2 * Tiles::queries;
+    return reinterpret_cast<float*>(shared + Tiles::tile_elements) + (tile & 1) * 2 * Tiles::statistics;
   }
 
   LOCKSTEP_DEVICE void begin_tile(int tile) {
@@ -118,13 +120,13 @@ struct QueryStages {
     begin_copy<Tiles::threads, Tiles::queries>(stage(tile, 0), queries, first);
     begin_copy<Tiles::threads, Tiles::queries>(stage(tile, 1), dy, first);
     cp_async_commit();
-    if (thread < Tiles::queries) next.fetch(call, head, first + thread);
+    if (thread < Tiles::statistics) next.fetch(call, head, first + thread);
   }
   LOCKSTEP_DEVICE void put_statistics(int tile) const {
     const int thread = static_cast<int>(threadIdx.x);
-    if (thread >= Tiles::queries) return;
+    if (thread >= Tiles::statistics) return;
     statistics(tile)[thread] = next.log_sum;
-    statistics(tile)[Tiles::queries + thread] = next.dot;
+    statistics(tile)[Tiles::statistics + thread] = next.dot;
   }
   /// Begins with the first tile of a head.
   LOCKSTEP_DEVICE void begin_head(int of, int tile) {
