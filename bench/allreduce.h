@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "comm/world.h"
-#include "movement/bucket_plan.h"
 #include "measure.h"
+#include "movement/bucket_plan.h"
 
 namespace lockstep {
 

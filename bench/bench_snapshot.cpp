@@ -20,7 +20,7 @@ using namespace lockstep;
 namespace {
 
 constexpr const char* usage =
-    R"(bench_snapshot [--seconds S] [--repeats N] [--append] [--job file] [section.key=value ...]
+    R"(bench_snapshot [--seconds S] [--repeats N] [--append] [--config file] [section.key=value ...]
 
 Measures the cost of a snapshot in a training run on the CPU, on random tokens.
 Three kinds of stretches of steps alternate: without a snapshot, with one
@@ -29,7 +29,7 @@ mpirun for several ranks.
   --seconds  length of a stretch (default 1); must be longer than writing a snapshot takes
   --repeats  stretches of each kind (default 31)
   --append   add the row to bench/results/bench_snapshot.csv
-  --job   default shakespeare_cpu.ini
+  --config   default shakespeare_cpu.ini
 
 Snapshots are written to snapshot.path (default runs/bench_snapshot/snapshots).
 

@@ -19,7 +19,7 @@ using namespace lockstep;
 namespace {
 
 constexpr const char* usage =
-    R"(bench_step [--steps N] [--warmup N] [--stages ROUNDS] [--append] [--job file] [section.key=value ...]
+    R"(bench_step [--steps N] [--warmup N] [--stages ROUNDS] [--append] [--config file] [section.key=value ...]
 
 Measures a training step on the CPU by phase and kernel, on random tokens.
 Start it with mpirun for several ranks.
@@ -29,7 +29,7 @@ Start it with mpirun for several ranks.
              gradients and full instead, in shared memory and with messages; a
              round runs --warmup and then --steps timed steps of each
   --append   add the rows to bench/results/bench_step.csv, or bench_stages.csv
-  --job   default shakespeare_cpu.ini
+  --config   default shakespeare_cpu.ini
 
 )";
 

@@ -14,21 +14,15 @@ namespace lockstep {
 template <class Job>
 class JobKeys : public KeyTable {
  public:
-  /// Adds the rows of a room. `part(job)` is the job's struct of these options.
-  template <class Options, class Part>
-  void add(const Rows<Options>& rows, Part part) {
-    for (const auto& row : rows.rows()) {
-      keys_.push_back(row.key);
-      fields_.push_back(
-          {.read = [part, read = row.read](Job& job, const std::string& text,
-                                           const std::string& what) { read(part(job), text, what); },
-           .write = [part, write = row.write](const Job& job) { return write(part(job)); }});
-    }
-  }
+  /// Adds the rows of a room. `part` is the job's struct of these options.
   template <class Options>
   void add(const Rows<Options>& rows, Options Job::*part) {
-    add(
-        rows, [part](auto& job) -> auto& { return job.*part; });
+    const auto part_of = [part](auto& job) -> auto& { return job.*part; };
+    const Rows<Job> of_job = rows_within<Job>(rows, part_of);
+    for (const auto& row : of_job.rows()) {
+      keys_.push_back(row.key);
+      fields_.push_back({row.read, row.write});
+    }
   }
 
   Job job_of(const Settings& settings) const {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <any>
 #include <functional>
 #include <string>
 #include <type_traits>
@@ -42,8 +41,8 @@ ValueFormat<T> word_format(const Words<T>& words);
 ///     rows.add("shard", &DistOptions::shard, {{"none", Shard::none}, {"full", Shard::full}},
 ///              KeyClass::collective, "...");
 ///
-/// A field is a number, a truth value, a text, a value with a word (an enum, say), or a variant of such a
-/// value and a text.
+/// A field is a number, a truth value or a text. It may be a value with a word, such as an enum, or a variant
+/// of that and a text.
 template <class Options>
 class Rows {
  public:
@@ -90,6 +89,7 @@ class Rows {
                 const std::type_identity_t<Words<T>>& words, KeyClass key_class, const char* meaning);
 
   const std::vector<Row>& rows() const { return rows_; }
+  /// Adds a row of another struct's rows.
   void add(const Row& row) { rows_.push_back(row); }
 
   /// Returns the options that an INI text of any version of the program gives. Skips other keys and values
@@ -182,22 +182,16 @@ Key& Rows<Options>::add_path(const char* name, std::variant<T, std::string> Opti
   return add_as(name, field, either, key_class, "", meaning);
 }
 
-/// Returns the rows over a std::any that holds the options. An empty one stands for the initial values.
-template <class Options>
-Rows<std::any> rows_of_any(const Rows<Options>& rows) {
-  Rows<std::any> erased("", "");
+/// Returns the rows of a part of `Whole`. `part(whole)` is that part, for a whole that is const, too.
+template <class Whole, class Options, class Part>
+Rows<Whole> rows_within(const Rows<Options>& rows, Part part) {
+  Rows<Whole> within("", "");
   for (const auto& row : rows.rows())
-    erased.add({.key = row.key,
-                .read =
-                    [read = row.read](std::any& any, const std::string& text, const std::string& what) {
-                      if (!any.has_value()) any = Options();
-                      read(std::any_cast<Options&>(any), text, what);
-                    },
-                .write =
-                    [write = row.write](const std::any& any) {
-                      return any.has_value() ? write(std::any_cast<const Options&>(any)) : write(Options());
-                    }});
-  return erased;
+    within.add({.key = row.key,
+                .read = [part, read = row.read](Whole& whole, const std::string& text,
+                                                const std::string& what) { read(part(whole), text, what); },
+                .write = [part, write = row.write](const Whole& whole) { return write(part(whole)); }});
+  return within;
 }
 
 }  // namespace lockstep

@@ -25,8 +25,9 @@ bool is_open(const Settings& settings, const Key& key) {
 
 }  // namespace
 
-Settings::Settings(const KeyTable& keys) : keys_(&keys) {
+Settings::Settings(const KeyTable& keys, const Layer& defaults) : keys_(&keys) {
   for (const Key& key : keys.keys()) texts_[key.name] = key.initial;
+  for (const Setting& setting : defaults) replace(setting.key, setting.value);
 }
 
 void Settings::add(const Layer& layer) {

@@ -17,8 +17,8 @@ using Layer = std::vector<Setting>;
 /// The values of all keys as canonical texts, and which of them were set.
 class Settings {
  public:
-  /// Starts with the initial values. Keeps a reference to `keys`.
-  explicit Settings(const KeyTable& keys);
+  /// Starts with the initial values, or with the `defaults` of a program. Keeps a reference to `keys`.
+  explicit Settings(const KeyTable& keys, const Layer& defaults = {});
 
   /// Applies a source. Its settings win over those before. Throws UserError that names key and origin for an
   /// unknown key and for a value that its key does not accept.

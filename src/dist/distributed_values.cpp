@@ -2,7 +2,6 @@
 #include "dist/distributed_values.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "core/hash.h"
 #include "tensor/create.h"

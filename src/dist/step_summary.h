@@ -40,7 +40,7 @@ class StepSummary {
 
  private:
   friend class DataParallel;
-  void write(const Tensor& loss, const Tensor& reserved, bool adds) const;
+  void write(const Tensor& loss, const Tensor& target, bool adds) const;
   const Tensor& exchange(double max_norm, const Tensor& scale);
   Tensor ordered_squares() const;
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/stream.h"
-#include "movement/sharding.h"
 #include "movement/movement.h"
+#include "movement/sharding.h"
 
 namespace lockstep {
 

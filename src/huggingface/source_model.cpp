@@ -2,13 +2,12 @@
 #include "huggingface/source_model.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "config/rows.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "huggingface/http_folder.h"
@@ -66,7 +65,6 @@ std::string values_of(const ModelFolder& folder, const std::string& name, Range 
 }  // namespace
 
 SourceModel::SourceModel(const std::string& address, const World& world) : address_(address) {
-  std::string description;
   bool is_snapshot = false;
   on_first_rank(world, [&] {
     require_folder(address);
@@ -117,7 +115,7 @@ void SourceModel::open_snapshot(const World& world) {
   hash_ = hash_text(hash_of(text));
   const std::string& ini = snapshot_->state().configuration;
   const std::string name_of_ini = concat(snapshot_->name(), "/", state_file);
-  ModelOptions options = model_options_in(ini, name_of_ini);
+  ModelOptions options = model_rows().in_ini(ini, name_of_ini);
   model_ = {.family = &family_of(options)};
   int64_t rows = 0, padding = 0;
   on_first_rank(world, [&] {
@@ -137,7 +135,7 @@ void SourceModel::open_snapshot(const World& world) {
   // Padding for matmuls has fewer rows than a multiple. A larger padding takes part in the softmax.
   const int64_t vocabulary = padding < options.vocab_multiple ? rows : rows + padding;
   if (options.vocab_size == 0) options.vocab_size = vocabulary;
-  if (options.n_positions == 0) options.n_positions = text_options_in(ini, name_of_ini).block_size;
+  if (options.n_positions == 0) options.n_positions = text_rows().in_ini(ini, name_of_ini).block_size;
   model_.options = options;
 }
 

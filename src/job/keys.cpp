@@ -148,9 +148,6 @@ JobKeys<Job> make_keys() {
   JobKeys<Job> keys;
   keys.add(text_rows(), &Job::text);
   keys.add(model_rows(), &Job::model);
-  for (const auto& one : family_rows())
-    keys.add(
-        one.second, [family = one.first](auto& job) -> auto& { return own_options(job.model, family); });
   keys.add(length_rows(), &Job::length);
   keys.add(batch_rows(), &Job::batches);
   keys.add(schedule_rows(), &Job::schedule);
@@ -196,9 +193,7 @@ Arguments split_arguments(int argc, const char* const* argv) {
 }
 
 std::string job_help(const std::string& program, const Layer& defaults) {
-  Settings settings(job_keys());
-  for (const Setting& own : defaults) settings.replace(own.key, own.value);
-  return concat("usage: ", program, usage, key_help(settings));
+  return concat("usage: ", program, usage, key_help(Settings(job_keys(), defaults)));
 }
 
 std::string to_ini(const Job& job) { return to_ini(job_keys().settings_of(job)); }

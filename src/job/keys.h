@@ -9,7 +9,8 @@
 
 namespace lockstep {
 
-/// Returns the keys of all rooms, in the order of --help.
+/// Returns the keys of all rooms, in the order of --help. The first call sets the wording of this process:
+/// messages name these keys instead of options.
 const JobKeys<Job>& job_keys();
 
 /// Splits the arguments of main(). Throws UserError if an option lacks its value.

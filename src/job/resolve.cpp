@@ -64,15 +64,21 @@ void choose_folder(Settings& settings, const std::string& run_name) {
     settings.replace("snapshot.path", "auto");
 }
 
+RunRequest request_of(const Job& job, const Settings& settings, const Artifacts& artifacts) {
+  return {.settings = settings,
+          .options = job.snapshots,
+          .log_folder = job.log.dir,
+          .snapshots = job.snapshot_place(),
+          .steps = job.length.steps,
+          .patience = job.validation.patience,
+          .artifacts = artifacts};
+}
+
 /// Gives keys that are left open the values of an earlier run that resumes. Rank 0 finds that run, and all
 /// ranks use its values.
 void inherit(Settings& settings, const Job& job, const World& world) {
   std::string there;
-  on_first_rank(world, [&] {
-    RunRequest request = request_of(job);
-    request.settings = settings;
-    there = settings_to_resume(request);
-  });
+  on_first_rank(world, [&] { there = settings_to_resume(request_of(job, settings, {})); });
   there = world.communicator().broadcast_text(there, 0);
   if (there.empty()) return;
   std::vector<std::string> values;
@@ -124,8 +130,7 @@ void select_gpu(const Job& job, const World& world) {
 
 Settings load_settings(const Arguments& arguments, const Layer& defaults) {
   const std::vector<Layer> layers = layers_of(arguments, job_keys());
-  Settings settings(job_keys());
-  for (const Setting& own : defaults) settings.replace(own.key, own.value);
+  Settings settings(job_keys(), defaults);
   settings.add(sizes_of_preset(layers));
   for (const Layer& layer : layers) settings.add(layer);
   choose_folder(settings, run_name(arguments, settings));
@@ -192,13 +197,7 @@ Job with_settings(const Job& job, const Layer& changes) {
 }
 
 RunRequest request_of(const Job& job, const Artifacts& artifacts) {
-  return {.settings = job_keys().settings_of(job),
-          .options = job.snapshots,
-          .log_folder = job.log.dir,
-          .snapshots = job.snapshot_place(),
-          .steps = job.length.steps,
-          .patience = job.validation.patience,
-          .artifacts = artifacts};
+  return request_of(job, job_keys().settings_of(job), artifacts);
 }
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -109,5 +110,11 @@ class JsonField {
   std::string name_;
   const char* separator_ = ".";  ///< between its name and a member's
 };
+
+/// Returns the JSON of a value; null if there is none.
+template <class Json, class Value>
+Json json_or_null(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
 
 }  // namespace lockstep

@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-/// The heads of attention. Those of keys, of which values have as many, divide those of queries
-/// (grouped-query attention, Ainslie et al. 2023). Query head h reads head h / group() of the keys and
-/// values.
+/// The numbers of heads in attention. Keys and values have equally many. That number divides the number of
+/// query heads (grouped-query attention, Ainslie et al. 2023). Query head h reads head h / group() of the
+/// keys and values.
 struct AttentionHeads {
   int64_t queries = 1;
   int64_t keys = 1;

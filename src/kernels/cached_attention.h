@@ -13,6 +13,8 @@ namespace lockstep {
 struct CachedAttention {
   static constexpr const char* name = "cached_attention";
   static constexpr int64_t panel = 16;
+  static constexpr int64_t whole_panels(int64_t count) { return (count + panel - 1) / panel * panel; }
+
   QueryKeyValue qkv = {};  ///< [tokens, heads of each * size]
   View keys = {};          ///< [texts, key heads, capacity / panel, size * panel], like qkv
   View values = {};        ///< [texts, key heads, capacity, size rounded up to whole panels], like qkv
@@ -30,7 +32,7 @@ struct CachedAttention {
     expect(keys.dtype == dtype && values.dtype == dtype && y.dtype == dtype, "q, keys, values and y are ",
            dtype, ", ", keys.dtype, ", ", values.dtype, " and ", y.dtype, "; one type is needed");
     expect(values.shape.rank() == 4 && values.shape[1] == heads.keys && capacity() % panel == 0 &&
-               values.shape[3] == (size() + panel - 1) / panel * panel,
+               values.shape[3] == whole_panels(size()),
            "values are ", values.shape, " for ", heads.keys, " heads of ", size());
     const Shape panels{values.shape[0], heads.keys, capacity() / panel, size() * panel};
     expect(keys.shape == panels, "keys are ", keys.shape, ", not ", panels);

@@ -43,8 +43,4 @@ Rows<TextOptions> text_rows() {
   return rows;
 }
 
-TextOptions text_options_in(const std::string& ini, const std::string& name) {
-  return text_rows().in_ini(ini, name);
-}
-
 }  // namespace lockstep

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "language/language_data.h"
 
-#include <algorithm>
-
 #include "core/error.h"
 #include "core/log.h"
 #include "core/text.h"

@@ -38,7 +38,4 @@ inline bool is_named(const TextOptions& text, NamedText name) {
 
 Rows<TextOptions> text_rows();
 
-/// Returns the options of an INI text of any version of the program.
-TextOptions text_options_in(const std::string& ini, const std::string& name);
-
 }  // namespace lockstep

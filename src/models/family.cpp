@@ -9,6 +9,7 @@
 #include "json/json_field.h"
 
 namespace lockstep {
+
 ModelDescription Family::read_config(const std::string& /*json*/, const std::string& origin) const {
   throw UserError(concat(origin, ": a ", title(), " has no config.json"));
 }
@@ -49,9 +50,8 @@ ModelDescription read_model_config(const std::string& json, const std::string& o
 
 std::string generation_config_json(const TokenIds& ids) {
   using Json = nlohmann::ordered_json;
-  const auto id_of = [](const std::optional<int64_t>& id) { return id ? Json(*id) : Json(nullptr); };
-  const Json json = {{"bos_token_id", id_of(ids.beginning_of_text)},
-                     {"eos_token_id", id_of(ids.end_of_text)}};
+  const Json json = {{"bos_token_id", json_or_null<Json>(ids.beginning_of_text)},
+                     {"eos_token_id", json_or_null<Json>(ids.end_of_text)}};
   return json.dump(2) + "\n";
 }
 

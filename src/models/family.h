@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <any>
 #include <map>
 #include <memory>
 #include <string>
@@ -38,7 +37,7 @@ class Family {
   /// most.
   virtual ModelOptions ordinary() const = 0;
   /// Returns the rows of the family's own options, which ModelOptions::own holds under the family's name.
-  virtual Rows<std::any> rows() const = 0;
+  virtual Rows<ModelOptions> rows() const = 0;
   /// Returns a model with the values of this seed. `options` gives all sizes: those of a ModelDescription.
   virtual std::unique_ptr<LanguageModel> make(const ModelOptions& options, const Recompute& recompute,
                                               uint64_t seed) const = 0;

@@ -16,8 +16,7 @@ Rows<ModelOptions> model_rows() {
   // A run compares the model's sizes and the hash of its contents, not this name.
   rows.add_path("from", &O::from, collective,
                 "a new run starts with the sizes and weights of this model: a Hugging Face folder of a GPT-2 "
-                "(a path, "
-                "s3:// or https://), or a run or snapshot of this program. Empty: random weights")
+                "(a path, s3:// or https://), or a run or snapshot of this program. Empty: random weights")
       .first()
       .inherited()
       .also_called({"init_from", "model_name_or_path", "pretrained"});
@@ -45,19 +44,11 @@ Rows<ModelOptions> model_rows() {
            "longest context of the model; 0: data.block_size");
   rows.add("dropout", &O::dropout, semantic, unit_interval, "",
            "probability of dropping an activation in training");
+  for (const Family* family : families()) {
+    const Rows<O> own = family->rows();
+    for (const auto& row : own.rows()) rows.add(row);
+  }
   return rows;
-}
-
-std::vector<std::pair<std::string, Rows<std::any>>> family_rows() {
-  std::vector<std::pair<std::string, Rows<std::any>>> all;
-  for (const Family* family : families()) all.emplace_back(family->name(), family->rows());
-  return all;
-}
-
-ModelOptions model_options_in(const std::string& ini, const std::string& name) {
-  ModelOptions options = model_rows().in_ini(ini, name);
-  for (const auto& [family, rows] : family_rows()) options.own[family] = rows.in_ini(ini, name);
-  return options;
 }
 
 std::vector<ModelPreset> model_presets() {

@@ -28,20 +28,17 @@ struct ModelOptions {
 
   /// Returns the own options of a family.
   template <class Options>
-  Options own_options(const std::string& of_family) const {
+  Options& own_options(const std::string& of_family) {
+    std::any& options = own[of_family];
+    return options.has_value() ? std::any_cast<Options&>(options) : options.emplace<Options>();
+  }
+  template <class Options>
+  const Options& own_options(const std::string& of_family) const {
+    static const Options initial;
     const auto found = own.find(of_family);
-    return found == own.end() || !found->second.has_value() ? Options()
-                                                            : std::any_cast<Options>(found->second);
+    return found == own.end() ? initial : std::any_cast<const Options&>(found->second);
   }
 };
-
-/// Returns the place of a family's own options.
-inline std::any& own_options(ModelOptions& options, const std::string& family) { return options.own[family]; }
-inline const std::any& own_options(const ModelOptions& options, const std::string& family) {
-  static const std::any none;
-  const auto found = options.own.find(family);
-  return found == options.own.end() ? none : found->second;
-}
 
 /// A named size of a model.
 struct ModelPreset {
@@ -51,14 +48,9 @@ struct ModelPreset {
   int64_t n_embd = 0;
 };
 
-/// Returns the rows that all families share. With several families the first one is model.family.
+/// Returns the rows that all families share, then those of each family. With several families the first one
+/// is model.family.
 Rows<ModelOptions> model_rows();
-
-/// Returns the rows of all families.
-std::vector<std::pair<std::string, Rows<std::any>>> family_rows();
-
-/// Returns the options of an INI text of any version of the program.
-ModelOptions model_options_in(const std::string& ini, const std::string& name);
 
 /// Returns the sizes of all families that have a name.
 std::vector<ModelPreset> model_presets();

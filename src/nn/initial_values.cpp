@@ -8,9 +8,7 @@
 #include "tensor/ops.h"
 
 namespace lockstep {
-namespace {
 
-/// Returns normal_values() of a matrix [columns, rows], transposed to [rows, columns].
 InitialValues transposed_normal_values(const Shape& shape, double std, uint64_t seed, uint32_t stream_id) {
   const int64_t rows = shape[0], columns = shape[1];
   return {.fill =
@@ -33,8 +31,6 @@ InitialValues transposed_normal_values(const Shape& shape, double std, uint64_t 
                          stream_id)};
 }
 
-}  // namespace
-
 InitialValues constant_values(double value) {
   return {.fill = [value](const Tensor& part, int64_t) { fill(part, value); },
           .name = "constant " + exact_text(value)};
@@ -50,23 +46,6 @@ InitialValues uniform_values(double low, double high, uint64_t seed, uint32_t st
   return {.fill = [=](const Tensor& part,
                       int64_t first) { fill_uniform(part, low, high, seed, stream_id, first); },
           .name = concat("uniform ", exact_text(low), " ", exact_text(high), " ", seed, " ", stream_id)};
-}
-
-bool is_in_out(const std::string& parameter) {
-  return parameter.ends_with(".c_attn.weight") || parameter.ends_with(".c_fc.weight") ||
-         parameter.ends_with(".c_proj.weight");
-}
-
-void initialize_like_gpt2(const std::vector<NamedTensor>& parameters, int64_t layers, uint64_t seed) {
-  for (size_t p = 0; p < parameters.size(); ++p) {
-    const auto& [name, tensor] = parameters[p];
-    if (tensor.shape().rank() != 2) continue;
-    const auto stream_id = static_cast<uint32_t>(p);
-    const bool ends_branch = name.ends_with("c_proj.weight");
-    const double std = ends_branch ? 0.02 / std::sqrt(2.0 * static_cast<double>(layers)) : 0.02;
-    tensor.initialize(is_in_out(name) ? transposed_normal_values(tensor.shape(), std, seed, stream_id)
-                                      : normal_values(0.0, std, seed, stream_id));
-  }
 }
 
 void initialize_linears(const std::vector<NamedTensor>& parameters, uint64_t seed) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "tensor/tensor.h"
@@ -16,16 +15,10 @@ namespace lockstep {
 InitialValues constant_values(double value);
 /// Returns N(mean, std^2). Element i is the one that fill_normal() draws.
 InitialValues normal_values(double mean, double std, uint64_t seed, uint32_t stream_id);
+/// Returns normal_values() with mean 0 of a matrix [columns, rows], transposed to [rows, columns]: `shape`.
+InitialValues transposed_normal_values(const Shape& shape, double std, uint64_t seed, uint32_t stream_id);
 /// Returns U(low, high). Element i is the one that fill_uniform() draws.
 InitialValues uniform_values(double low, double high, uint64_t seed, uint32_t stream_id);
-
-/// Returns true for the GPT's weights [inputs, outputs], as in transformers' Conv1D: c_attn, c_fc, c_proj.
-bool is_in_out(const std::string& parameter);
-
-/// Initializes parameters as GPT-2 does. Matrices are N(0, std^2) with std 0.02. For the matmuls that end a
-/// residual branch ("c_proj.weight") std is divided by sqrt(2 * layers). Vectors keep the values of their
-/// module: biases 0, norm weights 1. Element (out, in) of a weight is the same number in either order.
-void initialize_like_gpt2(const std::vector<NamedTensor>& parameters, int64_t layers, uint64_t seed);
 
 /// Initializes parameters as PyTorch's Linear: U(-1/sqrt(inputs), 1/sqrt(inputs)). A bias follows its weight.
 void initialize_linears(const std::vector<NamedTensor>& parameters, uint64_t seed);

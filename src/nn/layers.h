@@ -60,7 +60,7 @@ class Embedding : public Module {
   Tensor weight_;
 };
 
-/// What tells a model the place of a token in its text.
+/// Adds the position of a token in its text to the token's vector.
 class Positions : public Module {
  public:
   /// Adds the positions 0 to time - 1 to x, [batch, time, columns].

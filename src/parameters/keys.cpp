@@ -25,8 +25,7 @@ Rows<ScheduleOptions> schedule_rows() {
   rows.add("schedule", &O::schedule,
            {{"cosine", Schedule::cosine}, {"wsd", Schedule::wsd}, {"constant", Schedule::constant}}, semantic,
            "after the warm-up: cosine decays along a cosine; wsd (warm-up, stable, decay) stays constant and "
-           "then "
-           "decays linearly; constant stays")
+           "then decays linearly; constant stays")
       .also_called({"decay_lr", "lr_scheduler", "lr_scheduler_type"});
   rows.add("cooldown_steps", &O::cooldown_steps, semantic, at_least(0), "steps",
            "wsd only: steps of the linear decay, which ends at train.decay_steps; 0: a tenth of decay_steps");

@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <memory>
-#include <utility>
 
 #include "core/text.h"
-#include "job/keys.h"
 
 namespace lockstep {
 namespace {
@@ -30,8 +28,7 @@ std::vector<MemoryLimit> limits_of(const Job& job, const World& world) {
   std::vector<MemoryLimit> limits = memory_limits(world);
   const double bytes = job.compute.memory_gib * 1073741824.0;
   if (bytes > 0) {
-    const std::string setting =
-        concat("train.memory_gib = ", job_keys().settings_of(job)["train.memory_gib"]);
+    const std::string setting = concat("train.memory_gib = ", value_of(job, "train.memory_gib"));
     limits.push_back(
         {bytes, concat(setting, " leaves a rank ", bytes_text(bytes)), MemoryLimit::Bounds::resident});
   }

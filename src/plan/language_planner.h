@@ -19,7 +19,7 @@ struct PlannedTask {
   LanguageTask task;
 };
 
-/// Returns a planner for trainings like `config` on `data`, which it refers to. All ranks call it.
+/// Returns a planner for trainings like `job` on `data`, which it refers to. All ranks call it.
 Planner language_planner(const Job& job, const World& world, const LanguageData& data);
 
 }  // namespace lockstep

@@ -18,9 +18,6 @@ double bounded_part(const MemoryPlan& plan, const MemoryLimit& limit) {
   return limit.bounds == MemoryLimit::Bounds::mapped ? plan.mapped : plan.peak;
 }
 
-/// Returns the value of a key as its INI file has it.
-std::string value_of(const Job& job, const std::string& key) { return job_keys().settings_of(job)[key]; }
-
 bool can_be_sharded(const Job& job, int ranks) {
   try {
     require_sharding(job, ranks);
@@ -167,6 +164,8 @@ std::string needs(const MemoryVerdict& verdict, const PlannedRanks& place) {
 }
 
 }  // namespace
+
+std::string value_of(const Job& job, const std::string& key) { return job_keys().settings_of(job)[key]; }
 
 MemoryVerdict judge(const MemoryPlan& plan, const std::vector<MemoryLimit>& limits) {
   expect(!limits.empty(), "a plan without a limit");

@@ -49,7 +49,10 @@ struct MemoryRemedy {
 /// other trainings. It has only changes that are needed.
 std::optional<MemoryRemedy> cheapest_remedy(const Job& job, const Planner& planner);
 
-/// Returns the fewest ranks that can train `config`, or nothing if no number can. Assumes that each host has
+/// Returns the value of a key as the job's INI file has it.
+std::string value_of(const Job& job, const std::string& key);
+
+/// Returns the fewest ranks that can train `job`, or nothing if no number can. Assumes that each host has
 /// as many ranks and as much memory as this one. Also assumes that all ranks see the place for snapshots, and
 /// that there is a replica for each rank.
 std::optional<int> fewest_ranks(const Job& job, const Planner& planner);

@@ -8,8 +8,8 @@
 #include <sys/resource.h>
 #include <utility>
 
-#include "movement/bucket_plan.h"
 #include "models/family.h"
+#include "movement/bucket_plan.h"
 #include "movement/reduction_plan.h"
 
 namespace lockstep {

@@ -36,7 +36,7 @@ struct MemoryPlan {
 /// the ids of the text, of `id_bytes`. All ranks call it.
 PlannedRanks planned_ranks(const World& world, int64_t id_bytes);
 
-/// Runs a step of a training dry, with all its work, and adds the memory that ranks share. `config` must be
+/// Runs a step of a training dry, with all its work, and adds the memory that ranks share. `job` must be
 /// resolved (dist.replicas). Allocates nothing. Throws the model's error if sizes do not fit together.
 MemoryPlan plan_memory(const Job& job, const PlannedRanks& place, const MakeTask& make);
 

@@ -45,7 +45,7 @@ struct Rehearsal {
 };
 
 /// Runs steps of a training dry on one rank, with the replicas of one of several ranks. Includes the last
-/// batch of an epoch, a validation, a snapshot in progress and a sample text. `config` must be resolved
+/// batch of an epoch, a validation, a snapshot in progress and a sample text. `job` must be resolved
 /// (dist.replicas). Nothing is allocated. Throws the model's error if sizes do not fit together.
 Rehearsal rehearse(const Job& job, const PlannedRanks& place, const MakeTask& make);
 

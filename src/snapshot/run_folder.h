@@ -2,11 +2,9 @@
 #pragma once
 
 #include <list>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "comm/world.h"
 #include "snapshot/found_run.h"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 

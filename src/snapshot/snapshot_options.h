@@ -13,7 +13,7 @@ class Rows;
 /// A place for snapshots without an address.
 enum class NamedPlace { in_log_folder, none };
 
-/// What a start does with a run that it finds.
+/// Whether a start resumes an earlier run.
 enum class Resume { if_possible, never, required };
 
 /// The snapshots of a run. --help gives meanings, ranges and units.

@@ -86,8 +86,8 @@ Tensor dropout(const Tensor& x, double probability, const RandomKey& key);
 /// matrix is stored. `dropout` > 0 drops attention weights, keyed on logical coordinates.
 Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads, double dropout = 0.0,
                         const RandomKey& key = {});
-/// Returns causal_attention() of queries [batch, time, heads.queries * size], and keys and values [batch,
-/// time, heads.keys * size]. The result has the bits that it has for packed tensors.
+/// Computes the same bits from tensors that are not packed. q is [batch, time, heads.queries * size]. k and v
+/// are [batch, time, heads.keys * size].
 Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionHeads& heads,
                         double dropout = 0.0, const RandomKey& key = {});
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/language_model.h"
 
-#include <algorithm>
-#include <map>
 #include <optional>
 #include <utility>
-#include <vector>
 
+#include "config/rows.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/text.h"
@@ -15,7 +13,6 @@
 #include "job/keys.h"
 #include "job/resolve.h"
 #include "models/family.h"
-#include "snapshot/run_folder.h"
 
 namespace lockstep {
 namespace {
@@ -25,7 +22,7 @@ namespace {
 std::optional<StoredSnapshot> snapshot_begun_with_source(const Job& job) {
   auto found = snapshot_to_resume(request_of(job));
   if (!found || !found->state().artifacts.contains(source_artifact)) return std::nullopt;
-  const ModelOptions there = model_options_in(found->state().configuration, found->name());
+  const ModelOptions there = model_rows().in_ini(found->state().configuration, found->name());
   return there.from == job.model.from ? std::move(found) : std::nullopt;
 }
 

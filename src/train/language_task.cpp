@@ -11,7 +11,12 @@ namespace lockstep {
 
 LanguageTask::LanguageTask(const Job& job, const LanguageModel& model, const LanguageData& data,
                            const SourceModel* source)
-    : job_(job), model_(model), data_(data), source_(source), rules_(job.optimizer, model.parameters()) {}
+    : job_(job),
+      model_(model),
+      data_(data),
+      source_(source),
+      rules_(job.optimizer, model.parameters()),
+      facts_(make_facts()) {}
 
 Tensor LanguageTask::loss(const Tensor& inputs, const Tensor& targets, const Context& context) const {
   return model_.loss(inputs, targets, context, job_.compute.logit_rows);
@@ -24,7 +29,7 @@ std::unique_ptr<Optimizer> LanguageTask::make_optimizer(ParameterSpace& space) c
       AdamW::Options{.beta1 = options.beta1, .beta2 = options.beta2, .weight_decay = options.weight_decay});
 }
 
-TaskFacts LanguageTask::facts() const {
+TaskFacts LanguageTask::make_facts() const {
   const ModelOptions& model = job_.model;
   const int64_t block_size = job_.text.block_size;
   TaskFacts facts{

@@ -28,18 +28,21 @@ class LanguageTask final : public TrainingTask {
   std::shared_ptr<const Dataset> validation_data() const override { return data_.validation; }
   Tensor loss(const Tensor& inputs, const Tensor& targets, const Context& context) const override;
   std::unique_ptr<Optimizer> make_optimizer(ParameterSpace& space) const override;
-  TaskFacts facts() const override;
+  TaskFacts facts() const override { return facts_; }
   ParameterGroup group(const std::string& name, const Tensor& tensor) const override;
   bool load_initial_values(const World& world, PlacedTensors& tensors) const override;
   ModelLayout layout() const override;
   std::string sample_text(const std::function<bool()>& go_on) const override;
 
  private:
+  TaskFacts make_facts() const;
+
   const Job& job_;
   const LanguageModel& model_;
   const LanguageData& data_;
   const SourceModel* source_;
   ParameterRules rules_;
+  TaskFacts facts_;  ///< hashing a tokenizer takes time
 };
 
 }  // namespace lockstep

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// What a run is made of. It refers to its members' objects.
+/// The parts of a run. The struct refers to its members' objects.
 struct RunParts {
   const Job& job;
   const World& world;

@@ -22,7 +22,7 @@ struct StartedStep {
   Clock::time_point begin;
 };
 
-/// Where a run is.
+/// The position of a run in its steps.
 struct RunPosition {
   int64_t total = 0;  ///< steps of the run; early stopping shortens it
   int64_t first = 0;  ///< steps that were done before this start
@@ -48,7 +48,7 @@ struct RunValidations {
   bool is_pending = false;  ///< the newest snapshot does not contain the validation of its step
 };
 
-/// What a run writes besides snapshots. Rank 0 has the metrics and the progress display.
+/// The output of a run besides snapshots. Rank 0 has the metrics and the progress display.
 struct RunOutput {
   StepMeter meter;
   PeakMemoryLog peak_memory;

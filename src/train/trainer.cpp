@@ -2,22 +2,17 @@
 #include "train/trainer.h"
 
 #include <filesystem>
-#include <utility>
 
 #include "comm/heartbeat.h"
 #include "comm/stop_request.h"
 #include "core/environment.h"
 #include "core/error.h"
-#include "core/gpu.h"
-#include "core/host.h"
 #include "core/log.h"
 #include "core/terminal.h"
 #include "core/text.h"
-#include "core/version.h"
 #include "job/check_job.h"
 #include "job/keys.h"
 #include "job/resolve.h"
-#include "kernels/processor.h"
 #include "program/program.h"
 #include "program/signals.h"
 #include "snapshot/run_folder.h"

@@ -130,8 +130,7 @@ TEST(SplitTokens, SplitsShakespeareWhereOthersDo) {
 
 TEST(SplitTokens, SaysWhichPartIsTooShort) {
   const std::string message = message_of_split(100, 10, 0.9);
-  EXPECT_EQ(message.find("block_size = 10 is too long: the validation part of the corpus has 10 tokens"),
-            0u)
+  EXPECT_EQ(message.find("block_size = 10 is too long: the validation part of the corpus has 10 tokens"), 0u)
       << message;
   EXPECT_NE(message_of_split(20, 64, 0.9).find("training part of the corpus has 18 tokens"),
             std::string::npos);

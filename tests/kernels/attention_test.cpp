@@ -64,7 +64,7 @@ struct Attention {
   /// Returns column d of a query head's query (part 0), key (part 1) or value (part 2).
   double at(int part, int64_t sample, int64_t head, int64_t row, int64_t d) const {
     const AttentionHeads heads = shape.all_heads();
-    const int64_t key_head = shape.heads + (part - 1) * heads.keys + head / (heads.queries / heads.keys);
+    const int64_t key_head = shape.heads + (part - 1) * heads.keys + head / heads.group();
     return qkv[((sample * shape.time + row) * heads.packed() + (part == 0 ? head : key_head)) * shape.size +
                d];
   }

@@ -28,8 +28,7 @@ inline Settings settings_of(const Job& job, const std::vector<std::string>& open
   return settings;
 }
 
-/// Trains as programs do, on ranks that are threads of this process. `change` may alter rank 0's task.
-/// Keys
+/// Trains as programs do, on ranks that are threads of this process. `change` may alter rank 0's task. Keys
 /// in `open` are not set. Returns rank 0's exit code.
 inline int train_on_threads(int ranks, int threads, const Job& settings,
                             const std::function<void(AlteredTask&)>& change = {},

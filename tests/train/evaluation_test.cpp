@@ -59,8 +59,8 @@ TEST(ExampleData, IsReadSplitAndDescribed) {
   EXPECT_EQ(data.vocabulary_size, 3);
   EXPECT_EQ(data.training->weight(0), 3);
   EXPECT_EQ(data.validation->weight(0), 2);
-  expect_contains(data.description, {"2 examples from " + path, "3 symbols", "2 blocks",
-                                     "loss on answers", "attend to those before them"});
+  expect_contains(data.description, {"2 examples from " + path, "3 symbols", "2 blocks", "loss on answers",
+                                     "attend to those before them"});
   job.text.loss_on = LossOn::all;
   job.text.packing = false;
   const LanguageData all = language_data(job, World::alone(), nullptr);

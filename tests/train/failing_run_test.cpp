@@ -56,7 +56,7 @@ TEST(FailingRunDeathTest, ReportsItsCauseAndEndsAlthoughAThreadHangs) {
       const auto samples = std::make_shared<HangingSamples>(task.training, job.batches.batch_size);
       task.training = samples;
       task.on_loss = [samples, loss = task.on_loss](const Tensor& inputs, const Tensor& targets,
-                                              const Context& context) {
+                                                    const Context& context) {
         if (context.step == 0) return loss(inputs, targets, context);
         samples->wait();
         throw UserError("the cause of the failure");
@@ -85,7 +85,7 @@ class FailingStep : public testing::Test {
     testing::internal::CaptureStderr();
     const auto plant = [&](AlteredTask& task) {
       task.on_loss = [&times, step, loss = task.on_loss](const Tensor& inputs, const Tensor& targets,
-                                                   const Context& context) {
+                                                         const Context& context) {
         const bool fails = context.training && context.step + 1 == step && --times >= 0;
         return scale(loss(inputs, targets, context), fails ? std::nan("") : 1.0);
       };
@@ -144,7 +144,8 @@ TEST_F(FailingStep, AFailureInTheLastValidationLosesNoStep) {
   ASSERT_EQ(undisturbed.validation_bits.size(), 1U);
   std::filesystem::remove_all(config_.log.dir);
   const auto fail = [](AlteredTask& task) {
-    task.on_loss = [loss = task.on_loss](const Tensor& inputs, const Tensor& targets, const Context& context) {
+    task.on_loss = [loss = task.on_loss](const Tensor& inputs, const Tensor& targets,
+                                         const Context& context) {
       require(context.training, "a failure in the validation");
       return loss(inputs, targets, context);
     };
@@ -159,7 +160,7 @@ TEST_F(FailingStep, AFailureInTheLastValidationLosesNoStep) {
   const QuietStderr quiet;
   const auto count = [&](AlteredTask& task) {
     task.on_loss = [&steps, loss = task.on_loss](const Tensor& inputs, const Tensor& targets,
-                                           const Context& context) {
+                                                 const Context& context) {
       steps += context.training ? 1 : 0;
       return loss(inputs, targets, context);
     };
@@ -174,7 +175,7 @@ TEST_F(FailingStep, TheLastSnapshotGetsTheLastValidationAndIsNotWrittenAgain) {
   const std::string model = snapshot(6) + "/model.safetensors";
   const auto observe = [&](AlteredTask& task) {
     task.on_loss = [&written, model, loss = task.on_loss](const Tensor& inputs, const Tensor& targets,
-                                                    const Context& context) {
+                                                          const Context& context) {
       if (!context.training) written = std::filesystem::last_write_time(model);
       return loss(inputs, targets, context);
     };

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "language/language_data.h"
-#include "nn/initial_values.h"
+#include "models/gpt2/initial_weights.h"
 #include "support/golden.h"
 #include "support/tiny_training.h"
 
@@ -58,7 +58,7 @@ TEST(FineTuning, TenStepsAgreeWithPyTorch) {
     copy(is_in_out(parameter.name) ? transpose(values) : values, parameter.tensor);
   }
   const LanguageTask original(job, *model, data);
-    AlteredTask task(original);
+  AlteredTask task(original);
   task.given.shuffle = false;
   EXPECT_EQ(train(job, world, task), 0);
   const std::vector<double> losses = read_result(job.log.dir).losses,

@@ -21,7 +21,8 @@ TEST(MatchesPattern, StarsAndQuestionMarks) {
 /// A model of two blocks and its rules.
 struct Ruled {
   explicit Ruled(const std::string& freeze, const std::string& groups = "", bool tied = true)
-      : model({.vocabulary = 7, .block_size = 8, .layers = 2, .heads = 2, .width = 16, .tie_weights = tied}, 1),
+      : model({.vocabulary = 7, .block_size = 8, .layers = 2, .heads = 2, .width = 16, .tie_weights = tied},
+              1),
         rules({.weight_decay = 0.5, .freeze = freeze, .groups = groups}, model.parameters()) {}
 
   std::set<std::string> frozen() const {

@@ -44,7 +44,7 @@ class Stopping : public testing::Test {
     if (moment == Moment::start) std::raise(SIGUSR1);
     const int code = train_on_threads(2, 1, config_, [&](AlteredTask& task) {
       task.on_loss = [pass, loss = task.on_loss](const Tensor& inputs, const Tensor& targets,
-                                           const Context& context) {
+                                                 const Context& context) {
         pass(context.training ? Moment::step : Moment::validation);
         return loss(inputs, targets, context);
       };

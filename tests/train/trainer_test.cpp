@@ -207,10 +207,9 @@ TEST(Trainer, EarlyStoppingNeedsSomethingToValidateOn) {
   job.validation.eval_every = 10;
   job.validation.patience = 3;
   const QuietStderr quiet;
-  expect_contains(user_error([&] {
-                    train_on_threads(1, 1, job, [](AlteredTask& task) { task.validation = nullptr; });
-                  }),
-                  {"train.patience = 3", "validation"});
+  expect_contains(
+      user_error([&] { train_on_threads(1, 1, job, [](AlteredTask& task) { task.validation = nullptr; }); }),
+      {"train.patience = 3", "validation"});
 }
 
 TEST(Trainer, RefusesMoreStepsThanItCanCount) {

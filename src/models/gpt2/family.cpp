@@ -9,7 +9,8 @@
 namespace lockstep {
 namespace {
 
-Rows<Gpt2Options> gpt2_rows() {
+/// Returns the rows of the options that only GPT-2 has.
+Rows<ModelOptions> gpt2_rows() {
   using O = Gpt2Options;
   constexpr auto semantic = KeyClass::semantic;
   Rows<O> rows("model", "Model");
@@ -18,11 +19,12 @@ Rows<Gpt2Options> gpt2_rows() {
            "the output head shares the weight of the token embedding");
   rows.add("activation", &O::activation, {{"gelu_tanh", Gelu::tanh}, {"gelu_erf", Gelu::erf}}, semantic,
            "activation of the MLP: GELU approximated by tanh (as GPT-2), or exact GELU");
-  return rows;
+  return rows_within<ModelOptions>(
+      rows, [](auto& model) -> auto& { return model.template own_options<Gpt2Options>(gpt2_name); });
 }
 
 Gpt::Options sizes_of(const ModelOptions& options, const Recompute& recompute = {}) {
-  const auto own = options.own_options<Gpt2Options>(gpt2_name);
+  const auto& own = options.own_options<Gpt2Options>(gpt2_name);
   return {.vocabulary = options.vocab_size,
           .rows = table_rows(options),
           .block_size = options.n_positions,
@@ -55,7 +57,7 @@ class Gpt2Family final : public Family {
     sizes.n_positions = 1024;
     return sizes;
   }
-  Rows<std::any> rows() const override { return rows_of_any(gpt2_rows()); }
+  Rows<ModelOptions> rows() const override { return gpt2_rows(); }
   std::unique_ptr<LanguageModel> make(const ModelOptions& options, const Recompute& recompute,
                                       uint64_t seed) const override {
     return std::make_unique<Gpt>(sizes_of(options, recompute), seed);
@@ -83,9 +85,7 @@ class Gpt2Family final : public Family {
             .is_tied = sizes_of(model.options).tie_weights};
   }
   void untie(ModelDescription& model) const override {
-    auto own = model.options.own_options<Gpt2Options>(gpt2_name);
-    own.tie_weights = false;
-    model.options.own[gpt2_name] = own;
+    model.options.own_options<Gpt2Options>(gpt2_name).tie_weights = false;
   }
 };
 

@@ -6,6 +6,7 @@
 
 #include "models/gpt2/gpt2_block.h"
 #include "models/gpt2/hugging_face.h"
+#include "models/gpt2/initial_weights.h"
 #include "tensor/checkpoint.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
@@ -60,15 +61,7 @@ Gpt::Gpt(const Options& options, uint64_t seed)
   add_part("transformer.wte", tokens_);
   add_part("transformer.wpe", positions_);
   for (int64_t layer = 0; layer < options.layers; ++layer) {
-    blocks_.push_back(std::make_unique<Gpt2Block>(
-        Gpt2Block::Options{.layer = static_cast<uint32_t>(layer),
-                           .heads = options.heads,
-                           .width = options.width,
-                           .dropout = options.dropout,
-                           .has_bias = options.has_bias,
-                           .activation = options.activation,
-                           .dtype = options.dtype,
-                           .recomputes_attention = options.recompute.what == Recompute::What::attention}));
+    blocks_.push_back(std::make_unique<Gpt2Block>(options, static_cast<uint32_t>(layer)));
     add_part(concat("transformer.h.", layer), *blocks_.back());
   }
   add_part("transformer.ln_f", final_norm_);

@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-using Options = Gpt2Block::Options;
+using Options = Gpt::Options;
 
 /// One matmul for queries, keys and values, and one for the output.
 class PackedSelfAttention final : public SelfAttention {
@@ -72,8 +72,8 @@ TransformerBlock::Parts parts_of(const Options& o) {
 
 }  // namespace
 
-Gpt2Block::Gpt2Block(const Options& options)
-    : TransformerBlock(parts_of(options), {"ln_1", "attn", "ln_2", "mlp"}, options.layer, options.dropout,
-                       options.recomputes_attention) {}
+Gpt2Block::Gpt2Block(const Options& options, uint32_t layer)
+    : TransformerBlock(parts_of(options), {"ln_1", "attn", "ln_2", "mlp"}, layer, options.dropout,
+                       options.recompute.what == Recompute::What::attention) {}
 
 }  // namespace lockstep

@@ -3,8 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/gelu.h"
-#include "nn/transformer_block.h"
+#include "models/gpt2/gpt.h"
 
 namespace lockstep {
 
@@ -12,18 +11,7 @@ namespace lockstep {
 /// times the width. Its parts have the names of Hugging Face's GPT-2.
 class Gpt2Block final : public TransformerBlock {
  public:
-  struct Options {
-    uint32_t layer = 0;
-    int64_t heads = 1;
-    int64_t width = 0;
-    double dropout = 0.0;
-    bool has_bias = true;
-    Gelu activation = Gelu::tanh;
-    DType dtype = DType::f32;
-    bool recomputes_attention = false;
-  };
-
-  explicit Gpt2Block(const Options& options);
+  Gpt2Block(const Gpt::Options& options, uint32_t layer);
 };
 
 }  // namespace lockstep

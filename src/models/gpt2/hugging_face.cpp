@@ -44,13 +44,10 @@ void require_computed(const Field& file, int64_t width) {
   epsilon.require_is(epsilon.is_null() || std::abs(epsilon.number() - 1e-5) < 1e-12, "1e-05");
 }
 
-Json id_or_null(const std::optional<int64_t>& id) { return id ? Json(*id) : Json(nullptr); }
-
 }  // namespace
 
 ModelDescription read_gpt2_config(const std::string& json, const std::string& origin) {
   const Field file(json, origin, most_config_bytes);
-  file["model_type"].require_is(file["model_type"].json() == "gpt2", "gpt2");
   const auto size = [&](const char* name, int64_t most) { return file[name].whole<int64_t>(1, most); };
   ModelOptions model;
   model.vocab_size = size("vocab_size", int64_t{1} << 30);
@@ -95,8 +92,8 @@ std::string gpt2_config_json(const Gpt::Options& model, const TokenIds& ids, DTy
                      {"reorder_and_upcast_attn", false},
                      {"add_cross_attention", false},
                      {"use_cache", true},
-                     {"bos_token_id", id_or_null(ids.beginning_of_text)},
-                     {"eos_token_id", id_or_null(ids.end_of_text)},
+                     {"bos_token_id", json_or_null<Json>(ids.beginning_of_text)},
+                     {"eos_token_id", json_or_null<Json>(ids.end_of_text)},
                      {"pad_token_id", nullptr},
                      {"tie_word_embeddings", model.tie_weights},
                      {"dtype", type},

@@ -90,10 +90,9 @@ Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v, const
 AttentionCache make_kept_attention(int64_t texts, int64_t tokens, const AttentionHeads& heads, int64_t size,
                                    DType dtype, const Stream& stream) {
   constexpr int64_t panel = CachedAttention::panel;
-  const auto whole_panels = [](int64_t count) { return (count + panel - 1) / panel * panel; };
-  const int64_t capacity = whole_panels(tokens);
+  const int64_t capacity = CachedAttention::whole_panels(tokens);
   return {.keys = empty({texts, heads.keys, capacity / panel, size * panel}, dtype, stream),
-          .values = empty({texts, heads.keys, capacity, whole_panels(size)}, dtype, stream)};
+          .values = empty({texts, heads.keys, capacity, CachedAttention::whole_panels(size)}, dtype, stream)};
 }
 
 Tensor cached_attention(const Tensor& qkv, const AttentionHeads& heads, const AttentionCache& kept,

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
+#include <vector>
 
 #include "kernels/attention.h"
 #include "kernels/values.h"
@@ -105,18 +108,23 @@ struct OnDevice {
     bool operator==(const Result&) const = default;
   };
 
+  CausalAttentionForward forward(const DeviceHeads& in, const DeviceArray& out, const DeviceArray& statistics,
+                                 int64_t first_query = 0) const {
+    return {.qkv = in.view(),
+            .y = out.view(),
+            .log_sum_exp = statistics.view(),
+            .heads = shape.all_heads(),
+            .dropout = shape.dropout,
+            .key = key,
+            .first_query = first_query};
+  }
+
   /// Runs the forward from query `first_query` on. Its results are in y and log_sum_exp.
   void run_from(int64_t first_query) {
     const DeviceHeads device_qkv(qkv, shape, dtype);
     const DeviceArray device_y(plain, dtype);
     const DeviceArray statistics({shape.batch, shape.heads, shape.time}, DType::f32);
-    launch(gpu_stream(), CausalAttentionForward{.qkv = device_qkv.view(),
-                                                .y = device_y.view(),
-                                                .log_sum_exp = statistics.view(),
-                                                .heads = shape.all_heads(),
-                                                .dropout = shape.dropout,
-                                                .key = key,
-                                                .first_query = first_query});
+    launch(gpu_stream(), forward(device_qkv, device_y, statistics, first_query));
     y = device_y.values();
     log_sum_exp = statistics.values();
   }
@@ -126,12 +134,7 @@ struct OnDevice {
     const DeviceHeads device_qkv(qkv, shape, dtype), device_dqkv(shape, dtype);
     const DeviceArray device_dy(dy, plain, dtype), device_y(plain, dtype), sums({packed[2]}, DType::f32);
     const DeviceArray statistics({shape.batch, shape.heads, shape.time}, DType::f32);
-    launch(gpu_stream(), CausalAttentionForward{.qkv = device_qkv.view(),
-                                                .y = device_y.view(),
-                                                .log_sum_exp = statistics.view(),
-                                                .heads = shape.all_heads(),
-                                                .dropout = shape.dropout,
-                                                .key = key});
+    launch(gpu_stream(), forward(device_qkv, device_y, statistics));
     launch(gpu_stream(), CausalAttentionBackward{.qkv = device_qkv.view(),
                                                  .y = device_y.view(),
                                                  .log_sum_exp = statistics.view(),

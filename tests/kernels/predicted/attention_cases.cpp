@@ -75,7 +75,7 @@ void add_cached(Cases& cases, DType dtype, const AttentionHeads& heads, int64_t 
   const std::string grouped = heads.group() > 1 ? concat(" over ", heads.keys, " apart") : "";
   add(cases, dtype, concat("heads ", heads.queries, grouped, " size ", size), [=](Arrays& a) {
     constexpr int64_t texts = 2, capacity = 48, panel = CachedAttention::panel;
-    const int64_t padded = (size + panel - 1) / panel * panel;
+    const int64_t padded = CachedAttention::whole_panels(size);
     const Sizes sizes{1, 3, heads.queries, size, 0, 2.0, heads.keys, heads.group() > 1};
     QueryKeyValue qkv = make_operands(sizes, [&](const Shape& shape) { return a.input(shape, dtype, 2.0); });
     for (ColumnsView* operand : {&qkv.q, &qkv.k, &qkv.v}) operand->shape = {3, operand->shape[2]};

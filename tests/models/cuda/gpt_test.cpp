@@ -144,8 +144,8 @@ std::vector<Values> gradients_of_blocks(bool runs_again) {
   set_current_stream(gpu_stream());
   std::vector<Values> results;
   {
-    const Gpt2Block first({.layer = 0, .heads = 2, .width = 64, .dropout = 0.2}),
-        second({.layer = 1, .heads = 2, .width = 64, .dropout = 0.2});
+    const Gpt::Options options{.heads = 2, .width = 64, .dropout = 0.2};
+    const Gpt2Block first(options, 0), second(options, 1);
     std::vector<NamedTensor> parameters = first.parameters("0.");
     for (const NamedTensor& parameter : second.parameters("1.")) parameters.push_back(parameter);
     for (uint32_t p = 0; p < parameters.size(); ++p) fill_normal(parameters[p].tensor, 0.0, 0.2, 5, p);

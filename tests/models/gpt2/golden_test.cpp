@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "models/gpt2/gpt.h"
+#include "models/gpt2/initial_weights.h"
 #include "nn/module.h"
 #include "parameters/adamw.h"
 #include "parameters/grad_scaler.h"

@@ -19,8 +19,7 @@ struct Masks {
 
   explicit Masks(uint32_t layer) {
     constexpr double dropout = 0.5, kept = 1 / (1 - dropout);
-    const Gpt2Block block(
-        {.layer = layer, .heads = 2, .width = width, .dropout = dropout, .dtype = DType::f64});
+    const Gpt2Block block({.heads = 2, .width = width, .dropout = dropout, .dtype = DType::f64}, layer);
     for (const auto& [name, tensor] : block.parameters()) {
       if (name == "attn.c_proj.bias") fill(tensor, 1.0 / kept);
       if (name == "mlp.c_proj.bias") fill(tensor, 2.0 / kept);
@@ -46,10 +45,8 @@ TEST(Gpt2Block, EveryPlaceOfEveryLayerDropsOnItsOwn) {
 }
 
 TEST(Gpt2Block, TheLayerShowsInTrainingOnly) {
-  const Gpt2Block::Options options{.layer = 0, .heads = 2, .width = width, .dropout = 0.5};
-  Gpt2Block::Options next = options;
-  next.layer = 1;
-  const Gpt2Block first(options), second(next);
+  const Gpt::Options options{.heads = 2, .width = width, .dropout = 0.5};
+  const Gpt2Block first(options, 0), second(options, 1);
   for (const TransformerBlock* block : {&first, &second}) {
     uint32_t place = 0;
     for (const auto& [name, tensor] : block->parameters()) fill_normal(tensor, 0.0, 0.2, 5, place++);

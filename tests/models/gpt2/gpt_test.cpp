@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "models/gpt2/initial_weights.h"
 #include "nn/module.h"
 #include "parameters/parameter_space.h"
 #include "support/gradient_check.h"
