@@ -165,6 +165,11 @@ def attention(qkv, heads=3):
     return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(batch, time, width // 3)
 
 
+def grouped_attention(q, k, v, size=5):
+    q, k, v = (x.unflatten(-1, (-1, size)).transpose(1, 2) for x in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).transpose(1, 2).flatten(2)
+
+
 def optimize(name, dtype, make, start, gradients):
     parameter = start.to(dtype, copy=True).requires_grad_()
     optimizer = make([parameter])
@@ -233,6 +238,9 @@ def tensor_facts():
         inputs = {key: 0.5 + torch.rand(shape, generator=generator) for key, shape in zip("xy", shapes)}
         dy = torch.randn(forward(*inputs.values()).shape, generator=generator)
         add_operation(facts, name, forward, {f"in_{key}": value for key, value in inputs.items()}, dy)
+    attended = {f"in_{key}": torch.randn(2, 9, width, generator=generator) for key, width in zip("xyz", (30, 10, 10))}
+    dy = torch.randn(2, 9, 30, generator=generator)
+    add_operation(facts, "grouped_attention", grouped_attention, attended, dy)
     inf, nan = torch.inf, torch.nan
     edges = {
         "divide": (torch.div, [1.0, -1.0, 0.0, inf, 2.0], [0.0, 0.0, 0.0, inf, -inf]),

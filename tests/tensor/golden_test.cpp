@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares with PyTorch: broadcasting, operations along a dimension, and numbers that are not finite.
+// Compares with PyTorch: broadcasting, operations along a dimension, grouped attention, and numbers that are
+// not finite.
 #include "support/golden.h"
 
 #include <functional>
@@ -18,7 +19,7 @@ struct GoldenOperation {
 
 Inputs inputs_of(const Golden& golden, const std::string& name, DType dtype) {
   Inputs inputs;
-  for (const char* input : {".in_x", ".in_y"})
+  for (const char* input : {".in_x", ".in_y", ".in_z"})
     if (golden.contains(name + input))
       inputs.push_back(golden.tensor(name + input, dtype).set_requires_grad());
   return inputs;
@@ -43,6 +44,8 @@ const std::vector<GoldenOperation> operations = {
     {"transpose", [](const Inputs& in) { return transpose(in[0], 1, -1); }},
     {"matmul_one_matrix", [](const Inputs& in) { return matmul(in[0], in[1]); }},
     {"matmul_broadcast", [](const Inputs& in) { return matmul(in[0], in[1]); }},
+    {"grouped_attention",
+     [](const Inputs& in) { return causal_attention(in[0], in[1], in[2], AttentionHeads(6, 2)); }},
 };
 
 TEST_P(TensorGolden, ResultsShapesAndGradients) {
@@ -54,8 +57,8 @@ TEST_P(TensorGolden, ResultsShapesAndGradients) {
     EXPECT_EQ(y.shape(), golden.stored(op + ".y").shape()) << op;
     golden.expect_near(op + ".y", y, GetParam());
     backward(y, golden.tensor(op + ".dy", GetParam()));
-    golden.expect_near(op + ".din_x", inputs[0].grad(), GetParam());
-    if (inputs.size() > 1) golden.expect_near(op + ".din_y", inputs[1].grad(), GetParam());
+    for (size_t i = 0; i < inputs.size(); ++i)
+      golden.expect_near(op + ".din_" + "xyz"[i], inputs[i].grad(), GetParam());
   }
 }
 
