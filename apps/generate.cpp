@@ -4,10 +4,9 @@
 #include "comm/world.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "huggingface/load_model.h"
+#include "huggingface/source_model.h"
 #include "program/command_line.h"
 #include "program/program.h"
-#include "writing/prompt_lines.h"
 #include "writing/write_texts.h"
 
 using namespace lockstep;

@@ -2,9 +2,7 @@
 #include "core/version.h"
 #include "job/keys.h"
 #include "job/resolve.h"
-#include "plan/language_planner.h"
 #include "plan/memory_advice.h"
-#include "train/language_model.h"
 #include "train/language_task.h"
 #include "train/trainer.h"
 

@@ -5,7 +5,7 @@
 #include "job/resolve.h"
 #include "nn/layers.h"
 #include "nn/module.h"
-#include "parameters/sgd.h"
+#include "parameters/optimizer.h"
 #include "program/command_line.h"
 #include "tensor/ops.h"
 #include "train/trainer.h"

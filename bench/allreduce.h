@@ -7,7 +7,7 @@
 
 #include "comm/world.h"
 #include "measure.h"
-#include "movement/bucket_plan.h"
+#include "movement/sharding.h"
 
 namespace lockstep {
 

@@ -9,7 +9,7 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "core/thread_pool.h"
-#include "data/encode.h"
+#include "data/read_corpus.h"
 #include "measure.h"
 #include "program/command_line.h"
 #include "report.h"

@@ -4,7 +4,7 @@
 import numpy
 import torch
 
-SAMPLES = 1 << 24  # samples of the training set, as in src/train/language_model.cpp
+SAMPLES = 1 << 24  # samples of the training set, as in src/language/language_data.cpp
 
 
 def philox(key, counter, rounds=10):

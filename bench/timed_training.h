@@ -10,7 +10,6 @@
 #include "job/resolve.h"
 #include "measure.h"
 #include "program/command_line.h"
-#include "train/language_model.h"
 #include "train/language_task.h"
 #include "train/step_runner.h"
 #include "train/trainer.h"

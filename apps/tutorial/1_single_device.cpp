@@ -10,7 +10,7 @@
 #include "nn/layers.h"
 #include "nn/module.h"
 #include "options.h"
-#include "parameters/sgd.h"
+#include "parameters/optimizer.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 #include "tensor/safetensors.h"

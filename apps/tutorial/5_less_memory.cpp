@@ -16,7 +16,7 @@
 #include "nn/module.h"
 #include "options.h"
 #include "parameters/grad_scaler.h"
-#include "parameters/sgd.h"
+#include "parameters/optimizer.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 #include "tensor/safetensors.h"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "comm/dry_communicator.h"
+#include "comm/local_communicator.h"
 #include "comm/memory_limit.h"
 #include "comm/world.h"
 #include "core/dry_run.h"
@@ -16,7 +16,7 @@
 #include "dist/data_parallel.h"
 #include "nn/module.h"
 #include "options.h"
-#include "parameters/adamw.h"
+#include "parameters/optimizer.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 #include "tensor/safetensors.h"

@@ -10,7 +10,7 @@
 #include "dist/data_parallel.h"
 #include "nn/layers.h"
 #include "nn/module.h"
-#include "parameters/sgd.h"
+#include "parameters/optimizer.h"
 #include "snapshot/parameters_hash.h"
 #include "tensor/operators.h"
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <future>
-#include <limits>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -106,11 +105,6 @@ std::string Communicator::broadcast_text(std::string text, int root) {
 
 bool Communicator::on_every_rank(bool holds) {
   return std::ranges::count(all_gather_value<char>(holds ? 1 : 0), 0) == 0;
-}
-
-NoTimeout::NoTimeout(Communicator& communicator)
-    : communicator_(communicator), seconds_(communicator.timeout()) {
-  communicator.set_timeout(std::numeric_limits<double>::infinity());
 }
 
 void Communicator::record_flights_in(const std::string& directory) {

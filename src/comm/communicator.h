@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -124,7 +125,10 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 /// work that only some of them do, such as reading or writing a file: it may take longer than any collective.
 class NoTimeout {
  public:
-  explicit NoTimeout(Communicator& communicator);
+  explicit NoTimeout(Communicator& communicator)
+      : communicator_(communicator), seconds_(communicator.timeout()) {
+    communicator.set_timeout(std::numeric_limits<double>::infinity());
+  }
   ~NoTimeout() { communicator_.set_timeout(seconds_); }
   NoTimeout(const NoTimeout&) = delete;
   NoTimeout& operator=(const NoTimeout&) = delete;

@@ -12,7 +12,7 @@
 #include "core/environment.h"
 #include "core/error.h"
 #include "core/log.h"
-#include "core/wording.h"
+#include "core/text.h"
 
 #if defined(LOCKSTEP_MPI)
 #include <mpi.h>

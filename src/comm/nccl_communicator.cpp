@@ -14,7 +14,7 @@
 #include "core/cuda_check.h"
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/wording.h"
+#include "core/text.h"
 
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 18, 0)
 #error "NCCL 2.18 or newer is needed"

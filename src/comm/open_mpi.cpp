@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/open_mpi.h"
 
-#include <cstdlib>
 #include <fstream>
 #include <regex>
 #include <sys/uio.h>
@@ -43,72 +42,59 @@ MpiVersion MpiVersion::of_mpirun() {
   return result.succeeded() ? in(result.output) : MpiVersion{};
 }
 
-int MpiVersion::major() const { return std::atoi(number.c_str()); }
-
-std::string MpiVersion::text() const { return concat(family, " ", number); }
-
 std::vector<std::string> more_ranks_than_cores() { return {"--oversubscribe", "--bind-to", "none"}; }
 
 OpenMpiEnvironment& OpenMpiEnvironment::allow_root() {
   if (::geteuid() != 0) return *this;
-  for (const char* variable : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
-                               "PRTE_ALLOW_RUN_AS_ROOT", "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM"})
-    set_default(variable, "1");
-  return *this;
+  return set_defaults({{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                       {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+                       {"PRTE_ALLOW_RUN_AS_ROOT", "1"},
+                       {"PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
 }
 
 OpenMpiEnvironment& OpenMpiEnvironment::leave_failures() {
-  set_default("OMPI_MCA_orte_execute_quiet", "1");
-  set_default("PRTE_MCA_state_base_recoverable", "1");
-  return *this;
+  return set_defaults({{"OMPI_MCA_orte_execute_quiet", "1"}, {"PRTE_MCA_state_base_recoverable", "1"}});
 }
 
 OpenMpiEnvironment& OpenMpiEnvironment::respect_ptrace_rules() {
   if (may_read_siblings()) return *this;
-  set_default("OMPI_MCA_btl_vader_single_copy_mechanism", "none");
-  set_default("OMPI_MCA_smsc", "^cma");
-  return *this;
+  return set_defaults({{"OMPI_MCA_btl_vader_single_copy_mechanism", "none"}, {"OMPI_MCA_smsc", "^cma"}});
 }
 
 OpenMpiEnvironment& OpenMpiEnvironment::on_this_host(const std::string& folder) {
-  set_default("OMPI_MCA_orte_tmpdir_base", folder);
-  set_default("PRTE_MCA_prte_tmpdir_base", folder);
-  set_default("OMPI_MCA_reachable", "weighted");
-  return *this;
+  return set_defaults({{"OMPI_MCA_orte_tmpdir_base", folder},
+                       {"PRTE_MCA_prte_tmpdir_base", folder},
+                       {"OMPI_MCA_reachable", "weighted"}});
 }
 
 OpenMpiEnvironment& OpenMpiEnvironment::without_mpirun() {
   // Open MPI 4 treats a process of an unknown launcher as a job of one rank, and in a Slurm allocation as a
   // task of srun. Of its modules for launchers, this one does neither.
-  set_default("OMPI_MCA_schizo", "ompi");
-  return *this;
+  return set_defaults({{"OMPI_MCA_schizo", "ompi"}});
 }
 
 OpenMpiEnvironment& OpenMpiEnvironment::with_segments_in(const std::string& folder) {
-  set_default("OMPI_MCA_btl_vader_backing_directory", folder);
-  set_default("OMPI_MCA_btl_sm_backing_directory", folder);
-  return *this;
+  return set_defaults(
+      {{"OMPI_MCA_btl_vader_backing_directory", folder}, {"OMPI_MCA_btl_sm_backing_directory", folder}});
 }
 
 OpenMpiEnvironment& OpenMpiEnvironment::within_one_host() {
-  set_default("OMPI_MCA_pml", "ob1");
-  set_default("OMPI_MCA_btl", "self,vader");
-  return *this;
+  return set_defaults({{"OMPI_MCA_pml", "ob1"}, {"OMPI_MCA_btl", "self,vader"}});
 }
 
 OpenMpiEnvironment& OpenMpiEnvironment::share_cores() {
-  set_default("OMPI_MCA_mpi_yield_when_idle", "1");
-  return *this;
+  return set_defaults({{"OMPI_MCA_mpi_yield_when_idle", "1"}});
 }
 
 OpenMpiEnvironment& OpenMpiEnvironment::on_interface(const std::string& interface, bool is_ipv6) {
-  set_default("OMPI_MCA_btl_tcp_if_include", interface);
-  set_default("OMPI_MCA_btl_tcp_disable_family", is_ipv6 ? "4" : "6");
-  return *this;
+  return set_defaults(
+      {{"OMPI_MCA_btl_tcp_if_include", interface}, {"OMPI_MCA_btl_tcp_disable_family", is_ipv6 ? "4" : "6"}});
 }
 
-void OpenMpiEnvironment::set_default(const char* variable, const std::string& value) {
-  if (!environment_if_set(variable)) variables_.emplace(variable, value);
+OpenMpiEnvironment& OpenMpiEnvironment::set_defaults(const std::map<std::string, std::string>& defaults) {
+  for (const auto& [variable, value] : defaults)
+    if (!environment_if_set(variable.c_str())) variables_.emplace(variable, value);
+  return *this;
 }
 
 }  // namespace lockstep

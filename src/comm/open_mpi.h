@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,9 +18,9 @@ struct MpiVersion {
   static MpiVersion of_mpirun();
 
   /// Returns the major version: 5 for "5.0.7"; 0 if unknown.
-  int major() const;
+  int major() const { return std::atoi(number.c_str()); }
   /// Returns family and number: "Open MPI 5.0.7".
-  std::string text() const;
+  std::string text() const { return family + " " + number; }
   bool operator==(const MpiVersion&) const = default;
 };
 
@@ -56,7 +57,7 @@ class OpenMpiEnvironment {
   const std::map<std::string, std::string>& variables() const { return variables_; }
 
  private:
-  void set_default(const char* variable, const std::string& value);
+  OpenMpiEnvironment& set_defaults(const std::map<std::string, std::string>& defaults);
 
   std::map<std::string, std::string> variables_;
 };

@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/graph.h"
 #include "core/stream.h"
-#include "core/wording.h"
+#include "core/text.h"
 
 namespace lockstep {
 namespace {

@@ -23,11 +23,11 @@
 #include "core/environment.h"
 #include "core/error.h"
 #include "core/gpu.h"
-#include "core/host.h"
 #include "core/log.h"
 #include "core/memory.h"
+#include "core/process.h"
+#include "core/text.h"
 #include "core/thread_pool.h"
-#include "core/wording.h"
 #include "program/program.h"
 #include "program/signals.h"
 

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <sstream>
 
-#include "config/ini.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"

@@ -74,31 +74,6 @@ std::string after_dot(const std::string& name) { return name.substr(name.rfind('
 
 }  // namespace
 
-Key& Key::also_called(std::vector<std::string> names) {
-  elsewhere = std::move(names);
-  return *this;
-}
-
-Key& Key::first() {
-  is_first = true;
-  return *this;
-}
-
-Key& Key::inherited(bool inherits) {
-  is_inherited = inherits;
-  return *this;
-}
-
-Key& Key::open_at(const std::string& text) {
-  open_text = text;
-  return *this;
-}
-
-Key& Key::alternative(const std::string& group) {
-  alternatives = group;
-  return *this;
-}
-
 template <class Number>
 ValueFormat<Number> number_format(const NumberRange& range) {
   return {.type = std::is_integral_v<Number> ? "integer" : "number",

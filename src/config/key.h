@@ -48,11 +48,26 @@ struct Key {
   /// Returns a value as it is stored and printed. Throws UserError that begins with `what`.
   std::function<std::string(const std::string& text, const std::string& what)> canonical = {};
 
-  Key& also_called(std::vector<std::string> names);
-  Key& first();
-  Key& inherited(bool inherits = true);
-  Key& open_at(const std::string& text);
-  Key& alternative(const std::string& group);
+  Key& also_called(std::vector<std::string> names) {
+    elsewhere = std::move(names);
+    return *this;
+  }
+  Key& first() {
+    is_first = true;
+    return *this;
+  }
+  Key& inherited(bool inherits = true) {
+    is_inherited = inherits;
+    return *this;
+  }
+  Key& open_at(const std::string& text) {
+    open_text = text;
+    return *this;
+  }
+  Key& alternative(const std::string& group) {
+    alternatives = group;
+    return *this;
+  }
 };
 
 /// Conversions of the values of one type from and to text. Messages of read() begin with `what`.

@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
-#include "config/ini.h"
 #include "config/key.h"
+#include "config/settings.h"
 #include "core/error.h"
 #include "core/text.h"
 

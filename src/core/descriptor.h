@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cerrno>
+#include <cstring>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 #include <utility>
 #include <vector>
+
+#include "core/error.h"
 
 namespace lockstep {
 
@@ -36,6 +41,14 @@ inline void wait_for_any(const std::vector<int>& descriptors, double seconds) {
   std::vector<pollfd> entries;
   for (const int descriptor : descriptors) entries.push_back({descriptor, POLLIN, 0});
   ::poll(entries.data(), entries.size(), static_cast<int>(seconds * 1000.0));
+}
+
+/// Returns an eventfd: poll() reports it as readable after a write, and reading it never waits. Throws Error.
+inline Descriptor event_descriptor(int flags = 0) {
+  Descriptor descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | flags));
+  const int reason = errno;
+  expect(bool(descriptor), "cannot make an eventfd: ", std::strerror(reason));
+  return descriptor;
 }
 
 }  // namespace lockstep

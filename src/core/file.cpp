@@ -20,8 +20,8 @@
 #include "core/descriptor.h"
 #include "core/environment.h"
 #include "core/error.h"
-#include "core/host.h"
 #include "core/log.h"
+#include "core/process.h"
 
 namespace lockstep {
 

@@ -9,7 +9,6 @@
 #include "core/gpu.h"
 #include "core/memory_pool.h"
 #include "core/text.h"
-#include "core/wording.h"
 
 namespace lockstep {
 namespace {

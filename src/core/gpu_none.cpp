@@ -7,7 +7,7 @@
 #include "core/graph.h"
 #include "core/memory_pool.h"
 #include "core/stream.h"
-#include "core/wording.h"
+#include "core/text.h"
 
 namespace lockstep {
 namespace {

@@ -26,9 +26,6 @@ struct Log {
     logger.set_level(spdlog::level::debug);  // of messages for the file alone
     logger.flush_on(spdlog::level::debug);
   }
-
-  /// On a terminal, erases the line before a message. A progress bar of this or another process may be there.
-  void clear_line() { console->set_pattern(find_terminal().shows_errors ? "\r\x1b[K%v" : "%v"); }
 };
 
 Log& log() {
@@ -38,7 +35,8 @@ Log& log() {
 
 void write(spdlog::level::level_enum level, const char* word, const std::string& message) {
   const std::lock_guard lock(log().mutex);
-  log().clear_line();
+  // On a terminal, erases the line before a message. A progress bar of this or another process may be there.
+  log().console->set_pattern(find_terminal().shows_errors ? "\r\x1b[K%v" : "%v");
   // Info is logged by rank 0 for all ranks, without a prefix. Warnings and errors name their rank.
   log().logger.log(level, "{}{}{}", level <= spdlog::level::info ? "" : log().prefix, word, message);
 }

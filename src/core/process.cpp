@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <sstream>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -231,6 +233,22 @@ pid_t parent_of(pid_t process) {
   pid_t parent = 0;
   status_of(process) >> state >> parent;
   return parent;
+}
+
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = {};
+  return ::gethostname(name, HOST_NAME_MAX) == 0 ? name : "unknown";
+}
+
+std::string boot_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
+
+const std::string& process_mark() {
+  static const std::string mark = concat(::getpid(), "-", std::random_device()());
+  return mark;
 }
 
 }  // namespace lockstep

@@ -93,4 +93,13 @@ char process_state(pid_t process);
 /// Returns the parent of a process; 0 if it is unknown.
 pid_t parent_of(pid_t process);
 
+/// Returns this machine's host name.
+std::string host_name();
+
+/// Returns an id that differs between machines, even with equal host names. A reboot changes it.
+std::string boot_id();
+
+/// Returns this process's mark for file names: unique across hosts and containers with equal process ids.
+const std::string& process_mark();
+
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <sstream>
+#include <utility>
 
 #include "core/error.h"
 
@@ -36,6 +37,11 @@ size_t edit_distance(const std::string& a, const std::string& b) {
       if (swapped) fewest = std::min(fewest, cost[i - 2][j - 2] + 1);
     }
   return cost[a.size()][b.size()];
+}
+
+Wording& words() {
+  static Wording all;
+  return all;
 }
 
 }  // namespace
@@ -120,6 +126,13 @@ std::string wrapped_lines(const std::string& text, size_t columns) {
     all += line + "\n";
   }
   return all;
+}
+
+void set_wording(Wording wording) { words() = std::move(wording); }
+
+std::string advice_about(const std::string& problem, const std::string& otherwise) {
+  const auto found = words().find(problem);
+  return found == words().end() ? otherwise : found->second;
 }
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -95,5 +96,18 @@ std::optional<size_t> slips_between(const std::string& name, const std::string& 
 /// broken line continues below the text after its first gap of two blanks; without a gap, at its own indent.
 /// If that column is not in the left half, it continues four columns after its indent.
 std::string wrapped_lines(const std::string& text, size_t columns);
+
+/// How a program speaks about the library in messages. A library's user reads the names of options in the
+/// code. A program's user reads the keys that set them, and advice about problems.
+using Wording = std::map<std::string, std::string>;
+
+/// Sets the wording of this process. Call it before other threads start.
+void set_wording(Wording wording);
+
+/// Returns the advice about a problem: `otherwise`, unless the wording has other advice.
+std::string advice_about(const std::string& problem, const std::string& otherwise);
+
+/// Returns the name of an option in messages: its own, unless the wording has another.
+inline std::string option_name(const std::string& option) { return advice_about(option, option); }
 
 }  // namespace lockstep

@@ -35,6 +35,12 @@ struct Corpus {
   std::shared_ptr<const void> keep = {};  ///< keeps a file without a name
 };
 
+/// Returns whether a file has examples. Its name or address then ends with .jsonl, .ndjson or .json, in any
+/// case. Otherwise its first line is a JSON object with a key of examples, and no prose follows. Reads only
+/// the beginning. Warns of a text that begins with an object. Throws UserError for examples that are not one
+/// object on each line.
+bool has_examples(const std::string& name, const Bytes& bytes);
+
 /// Returns the path of a file in $LOCKSTEP_DATA_DIR, or an empty string if it is not there.
 std::string find_in_data_folder(const std::string& file);
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/wording.h"
+#include "core/text.h"
 #include "kernels/random.h"
 
 namespace lockstep {

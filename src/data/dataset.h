@@ -6,7 +6,7 @@
 
 #include "core/dtype.h"
 #include "core/shape.h"
-#include "data/tokens.h"
+#include "data/bytes.h"
 
 namespace lockstep {
 

@@ -11,7 +11,6 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "core/wording.h"
 #include "json/json_field.h"
 #include "tokenizer/utf8.h"
 

@@ -10,7 +10,6 @@
 
 #include "data/bytes.h"
 #include "data/dataset.h"
-#include "data/tokens.h"
 #include "tokenizer/tokenizer.h"
 
 namespace lockstep {

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/wording.h"
+#include "core/text.h"
 #include "tensor/create.h"
 
 namespace lockstep {

@@ -4,10 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "core/thread_pool.h"
 #include "data/corpus.h"
+#include "tokenizer/tokenizer.h"
 
 namespace lockstep {
 
@@ -18,9 +21,6 @@ struct TextWindow {
   int64_t begin = 0;     ///< bytes of the document before it
   bool is_last = false;  ///< the document ends with it
 };
-
-/// Returns the whole lines at the beginning of a window.
-std::string_view whole_lines(const TextWindow& window);
 
 /// Reads the documents of a corpus in windows of about `window_bytes`. use(window) returns how many bytes it
 /// has used, and the next window begins behind them. If it has used none, the next window is larger. It must
@@ -42,5 +42,15 @@ CorpusFacts measure(const Corpus& corpus);
 
 /// Returns the corpus in words: "Shakespeare, 1,115,394 characters from <path>".
 std::string describe(const Corpus& corpus, const CorpusFacts& facts);
+
+/// Receives the next ids of a text, and the marks of the examples that they are: EncodedExamples::marks.
+using TakeIds = std::function<void(std::span<const int32_t> ids, std::span<const int64_t> marks)>;
+
+/// Reads a corpus and calls take() with part after part of its ids, in order. All threads of a pool encode
+/// some parts at a time, so that only some MiB of text and ids are in memory. Their number does not affect
+/// the result. The end-of-text token follows each of several documents and each example if the tokenizer has
+/// one. Returns the hash of the text: CorpusFacts::hash.
+uint64_t encode_corpus(const Tokenizer& tokenizer, const Corpus& corpus, ThreadPool& pool,
+                       const TakeIds& take);
 
 }  // namespace lockstep

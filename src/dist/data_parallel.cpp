@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/wording.h"
+#include "core/text.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"
 
@@ -215,8 +215,6 @@ void DataParallel::end_step(bool everything) {
   micro_batches_done_ = 0;
   updates_by_owners_ = is_scattered_ = !everything;
 }
-
-void DataParallel::finish() { end_step(true); }
 
 float DataParallel::wait() {
   finish();

@@ -8,6 +8,7 @@
 #include "comm/world.h"
 #include "core/graph.h"
 #include "dist/distributed_values.h"
+#include "dist/gradient_reducer.h"
 #include "dist/step_summary.h"
 #include "parameters/grad_scaler.h"
 #include "parameters/optimizer.h"
@@ -79,7 +80,7 @@ class DataParallel {
   void backward(const Tensor& loss);
   /// Ends the step. Every parameter's grad() is then the mean over replicas, for all work queued from now on.
   /// Throws Error if a backward() call is missing or gradients are sharded.
-  void finish();
+  void finish() { end_step(true); }
   /// Calls finish() and returns the mean loss. The host waits for it.
   float wait();
 

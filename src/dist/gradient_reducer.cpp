@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/graph.h"
 #include "core/log.h"
-#include "core/wording.h"
+#include "core/text.h"
 #include "kernels/fold.h"
 
 namespace lockstep {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/stream.h"
-#include "movement/bucket_plan.h"
+#include "movement/sharding.h"
 #include "tensor/tensor.h"
 
 namespace lockstep {

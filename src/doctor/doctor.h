@@ -106,16 +106,6 @@ Finding judge_processors(const std::vector<RankDevice>& ranks,
 /// Checks how far the ranks' clocks are apart. `ahead_seconds`: each one's, compared with rank 0's.
 Finding judge_clocks(const std::vector<RankDevice>& ranks, const std::vector<double>& ahead_seconds);
 
-/// Runs the checks that need all ranks: places, processors, clocks, and connections. Every host has to reach
-/// every other at each of its addresses. All ranks call it; rank 0 gets the findings.
-std::vector<Finding> check_together(const World& world);
-
-/// Returns whether no rank before this one runs on its host. All ranks call it.
-bool is_first_of_host(const World& world);
-
-/// Gathers all findings on rank 0, with the names of hosts if there are several. All ranks call it.
-std::vector<Finding> gather_findings(const World& world, const std::vector<Finding>& mine);
-
 struct DoctorOptions {
   std::string program;      ///< path of the program whose --probe answers
   std::string listen = {};  ///< host:port to try; empty: this host, any port

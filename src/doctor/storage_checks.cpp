@@ -3,17 +3,16 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <span>
 #include <unistd.h>
 
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "core/host.h"
+#include "core/process.h"
 #include "core/text.h"
 #include "doctor/doctor.h"
 #include "store/object_store.h"
-#include "train/language_model.h"
+#include "train/language_task.h"
 
 namespace lockstep {
 namespace {
@@ -59,8 +58,7 @@ Finding check_bucket(const std::string& address) {
     // A run would wait for a server that does not answer. This check reports it.
     const std::unique_ptr<ObjectStore> store = open_store(address, /*may_wait=*/false);
     doing = "writing an object";
-    const std::span<const std::byte> piece = std::as_bytes(std::span(contents));
-    store->put(key, Pieces(&piece, 1));
+    store->put_text(key, contents);
     doing = "reading it back";
     expect(store->get(key) == contents, "its contents are not those that were written");
     doing = "listing";

@@ -10,8 +10,8 @@
 
 #include "comm/heartbeat.h"
 #include "core/error.h"
-#include "core/host.h"
 #include "core/log.h"
+#include "core/process.h"
 
 namespace lockstep {
 namespace {
@@ -166,9 +166,9 @@ void Attempt::hear(Keeper& keeper, const std::string& message) {
 
 void Attempt::lose(Keeper& keeper) {
   keeper.channel = nullptr;
-  const auto known = reports_.find(keeper.rank);
-  if (known == reports_.end() || known->second.has_ended) return;
-  known->second.has_ended = known->second.is_lost = true;
+  if (!running(keeper)) return;
+  RankReport& report = reports_.at(keeper.rank);
+  report.has_ended = report.is_lost = true;
   ended_ranks_.push_back(keeper.rank);
   fail("");
 }
@@ -205,11 +205,9 @@ void Attempt::look_at_deadlines() {
   if (!all_started() && seconds_since(started_) > options_.start_seconds)
     fail(concat(missing_ranks(), " did not start within ", options_.start_seconds, " s"));
   for (const Keeper& keeper : keepers_) {
-    const auto known = reports_.find(keeper.rank);
-    if (known != reports_.end() && !known->second.has_ended &&
-        seconds_since(keeper.heard) > keeper_silence_seconds)
-      fail(concat("the keeper of rank ", keeper.rank, " (host ", known->second.host,
-                  ") has stopped reporting"));
+    const RankReport* report = running(keeper);
+    if (report && seconds_since(keeper.heard) > keeper_silence_seconds)
+      fail(concat("the keeper of rank ", keeper.rank, " (host ", report->host, ") has stopped reporting"));
   }
   const double grace = grace_seconds();
   const std::string within = concat(" within ", std::round(grace), " s (--grace)");
@@ -312,9 +310,9 @@ bool Attempt::all_are_leaving() const {
   return std::ranges::count_if(reports_, is_leaving) == placement_.ranks();
 }
 
-bool Attempt::writes_stacks(const Keeper& keeper) const {
+const RankReport* Attempt::running(const Keeper& keeper) const {
   const auto known = reports_.find(keeper.rank);
-  return known != reports_.end() && !known->second.has_ended && !known->second.stacks.empty();
+  return known == reports_.end() || known->second.has_ended ? nullptr : &known->second;
 }
 
 bool Attempt::is_over() const {
@@ -331,7 +329,9 @@ void Attempt::end(const RankOutput& output) {
   // that.
   const bool is_good = all_have_left() && !failed_ && !request_.is_cancelled();
   const auto may_stay = [&](const Keeper& keeper) {
-    const bool may_be_long = is_good || (writes_stacks(keeper) && !request_.is_cancelled());
+    const RankReport* report = running(keeper);
+    // A keeper with the stacks of its rank is about to end it.
+    const bool may_be_long = is_good || (report && !report->stacks.empty() && !request_.is_cancelled());
     return seconds_since(begin) < leave_seconds ||
            (may_be_long && seconds_since(keeper.heard) < keeper_silence_seconds);
   };

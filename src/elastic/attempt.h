@@ -11,7 +11,6 @@
 #include "elastic/launch_options.h"
 #include "elastic/launchers.h"
 #include "elastic/nodes.h"
-#include "elastic/rank_output.h"
 #include "elastic/root_cause.h"
 #include "elastic/stop_request.h"
 #include "hosting/host_links.h"
@@ -85,8 +84,8 @@ class Attempt {
   bool all_have_left() const;
   /// Returns true if each rank has left or waits in MPI_Finalize.
   bool all_are_leaving() const;
-  /// Returns whether a keeper is about to end its rank, once it has the rank's stacks.
-  bool writes_stacks(const Keeper& keeper) const;
+  /// Returns the last report of a keeper's rank; null if there is none or the rank has ended.
+  const RankReport* running(const Keeper& keeper) const;
   bool is_over() const;
   void end(const RankOutput& output);
 

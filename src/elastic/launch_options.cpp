@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <iostream>
 #include <limits>
 #include <sstream>
@@ -41,16 +42,19 @@ struct Texts {
   std::vector<const CLI::Option*> missed;  ///< ignored options that a user may miss
 };
 
-/// A check that an option is a number. Its message says which numbers are accepted.
-CLI::Validator number_from_zero(bool may_be_zero) {
-  return {[may_be_zero](const std::string& text) {
-            const double number = number_in<double>(text).value_or(-1);
-            const bool is_in_range = std::isfinite(number) && (number > 0 || (may_be_zero && number == 0));
-            return is_in_range ? std::string()
-                               : concat("expected a number ", may_be_zero ? "from 0 up" : "above 0",
-                                        ", not '", text, "'");
+/// A check of an option's text. Its message says what is accepted.
+CLI::Validator expected(const std::string& what, const std::function<bool(const std::string&)>& accepts) {
+  return {[=](const std::string& text) {
+            return accepts(text) ? std::string() : concat("expected ", what, ", not '", text, "'");
           },
           ""};
+}
+
+CLI::Validator number_from_zero(bool may_be_zero) {
+  return expected(may_be_zero ? "a number from 0 up" : "a number above 0", [=](const std::string& text) {
+    const double number = number_in<double>(text).value_or(-1);
+    return std::isfinite(number) && (number > 0 || (may_be_zero && number == 0));
+  });
 }
 
 /// Adds an option for a path, where a leading ~/ means HOME.
@@ -79,36 +83,21 @@ void log_ignored(const Texts& texts) {
     log_info(concat("lockrun: without effect here: ", joined(given), "; see lockrun --help"));
 }
 
-/// A check that an option chooses streams of ranks.
-CLI::Validator choice_of_streams() {
-  return {[](const std::string& text) {
-            return streams_in(text, 0) ? std::string()
-                                       : concat("expected 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or ",
-                                                "numbers of local ranks as in 0:1,1:3, not '", text, "'");
-          },
-          ""};
-}
-
-CLI::Validator list_of_ranks() {
-  return {[](const std::string& text) {
-            return has_rank(text, 0) ? std::string()
-                                     : concat("expected local ranks as in 0,2, not '", text, "'");
-          },
-          ""};
-}
-
 void add_logs(CLI::App& app, RankLogs& logs) {
+  const CLI::Validator is_choice =
+      expected("0 (none), 1 (stdout), 2 (stderr) or 3 (both), or numbers of local ranks as in 0:1,1:3",
+               [](const std::string& text) { return streams_in(text, 0).has_value(); });
   add_path(app, "--log-dir", logs.folder,
            "folder for the ranks' logs, and for failure.json, which describes the last failure");
   app.add_option("-r,--redirects", logs.redirects,
                  "what each rank writes only to a file in --log-dir: 1 stdout, 2 stderr, 3 both; or by local "
                  "rank, such as 0:1,1:3")
-      ->check(choice_of_streams());
-  app.add_option("-t,--tee", logs.tee, "what goes to a file and, tagged, to the console")
-      ->check(choice_of_streams());
+      ->check(is_choice);
+  app.add_option("-t,--tee", logs.tee, "what goes to a file and, tagged, to the console")->check(is_choice);
   app.add_option("--local-ranks-filter", logs.shown_ranks,
                  "local ranks whose output lockrun prints, such as 0,2 (default all)")
-      ->check(list_of_ranks());
+      ->check(expected("local ranks as in 0,2",
+                       [](const std::string& text) { return has_rank(text, 0).has_value(); }));
 }
 
 void add_options(CLI::App& app, LaunchOptions& options, Texts& texts) {

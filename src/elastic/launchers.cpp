@@ -28,15 +28,11 @@ void require_usable_mpirun(bool reaches_others) {
           version.text(), ": start lockrun on every node (docs/multi_node.md), or in a Slurm allocation");
 }
 
-bool wants_srun(const LaunchOptions& options, bool names_hosts) {
-  return options.via == "srun" || (options.via == "auto" && !names_hosts && in_slurm_allocation());
-}
-
 }  // namespace
 
 Launcher choose_launcher(const LaunchOptions& options, const JobLayout& layout) {
   const bool names_hosts = layout.runs_lockrun || !layout.hosts.at(0).mpirun_name.empty();
-  if (wants_srun(options, names_hosts)) {
+  if (options.via == "srun" || (options.via == "auto" && !names_hosts && in_slurm_allocation())) {
     require(!names_hosts,
             "--via srun: srun uses the hosts of its allocation, not those of a host file or a rendezvous");
     require(in_slurm_allocation(), "--via srun: this is not a Slurm allocation, or srun is not in PATH");

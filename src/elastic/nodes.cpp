@@ -10,7 +10,7 @@
 #include "core/environment.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "core/host.h"
+#include "core/process.h"
 #include "net/addresses.h"
 
 namespace lockstep {

@@ -52,7 +52,6 @@ class Rendezvous : public Nodes {
   };
   void serve();
   void wait_for_something();
-  void open_doors();
   void attend();
   void hear_newcomers();
   void hear_members();

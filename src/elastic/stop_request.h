@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <csignal>
 #include <optional>
+#include <poll.h>
 #include <string>
 
 #include "core/clock.h"
+#include "core/error.h"
+#include "core/log.h"
 #include "program/signals.h"
 
 namespace lockstep {
@@ -15,12 +19,26 @@ class StopRequest {
   /// For poll(): readable while a signal waits.
   int descriptor() const { return signals_.descriptor(); }
   /// Returns whether a signal waits.
-  bool has_signal() const;
+  bool has_signal() const {
+    pollfd entry{descriptor(), POLLIN, 0};
+    return ::poll(&entry, 1, 0) > 0;
+  }
   /// Reads the waiting signals.
-  void hear();
+  void hear() {
+    while (const auto number = signals_.next()) {
+      // Batch systems repeat requests with several signals. Only a repeated SIGINT, from a user, ends at
+      // once.
+      interruptions_ += *number == SIGINT;
+      ask();
+    }
+  }
   /// Asks the ranks to write a snapshot and exit, as SIGTERM, SIGUSR1, SIGHUP and the first SIGINT do.
   /// Repeated requests count once. `where` names the node that asked, if it is not this one.
-  void ask(const std::string& where = "");
+  void ask(const std::string& where = "") {
+    if (asked_) return;
+    asked_ = Clock::now();
+    if (!where.empty()) log_info(concat("lockrun: ", where, " was asked to stop the run"));
+  }
 
   bool is_asked() const { return asked_.has_value(); }
   double seconds_since_asked() const { return asked_ ? seconds_since(*asked_) : 0.0; }

@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "core/error.h"
-#include "huggingface/load_model.h"
 #include "parameters/parameter_space.h"
-#include "store/folder_store.h"
+#include "store/object_store.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 #include "tensor/safetensors.h"

@@ -10,13 +10,75 @@
 #include "config/rows.h"
 #include "core/error.h"
 #include "core/hash.h"
-#include "huggingface/http_folder.h"
 #include "language/text_options.h"
-#include "snapshot/restore.h"
+#include "parameters/parameter_space.h"
 #include "snapshot/snapshot_store.h"
+#include "store/http.h"
+#include "store/object_store.h"
+#include "tokenizer/char_tokenizer.h"
+#include "tokenizer/load_tokenizer.h"
 
 namespace lockstep {
 namespace {
+
+constexpr RetryPolicy folder_retries{.attempts = 3};
+
+/// The objects below an http(s) address: "a/b.txt" is <address>/a/b.txt. A server that does not support
+/// ranges sends the whole object, which is then kept in memory.
+class HttpFolder : public ObjectReader {
+ public:
+  explicit HttpFolder(std::string address) : address_(std::move(address)) {
+    while (address_.ends_with('/')) address_.pop_back();
+  }
+
+  std::optional<std::string> get(const std::string& key, int64_t begin, int64_t bytes) override {
+    if (!whole_.contains(key)) {
+      if (bytes <= 0) return exists(key) ? std::optional<std::string>("") : std::nullopt;
+      HttpReply reply = ask(key, begin, bytes);
+      if (reply.status == 404) return std::nullopt;
+      if (reply.status == 416) return "";
+      const bool is_whole = begin == 0 && bytes == all_bytes;
+      if (is_whole || reply.status == 206) return std::move(reply.body);
+      whole_[key] = std::move(reply.body);
+    }
+    const std::string& all = whole_[key];
+    return begin >= std::ssize(all) ? "" : all.substr(static_cast<size_t>(begin), static_cast<size_t>(bytes));
+  }
+
+  bool exists(const std::string& key) override { return get(key, 0, 1).has_value(); }
+
+  std::string name_of(const std::string& key) const override {
+    return key.empty() ? address_ : concat(address_, "/", key);
+  }
+
+ private:
+  /// Requests a part of an object, which may come whole. Throws UserError if the server refuses, and Error if
+  /// it does not answer.
+  HttpReply ask(const std::string& key, int64_t begin, int64_t bytes) {
+    const HttpRequest request = {.url = name_of(key),
+                                 .headers = range_header(begin, bytes),
+                                 .may_redirect = true,
+                                 .most_bytes = most_bytes_in_memory};
+    try {
+      return with_retries(folder_retries, [&] {
+        HttpReply reply = client_.perform(request);
+        if (reply.is_busy()) throw TransientError(concat("the server answered ", reply.status));
+        require(reply.status < 400 || reply.status == 404 || reply.status == 416, "the server answered ",
+                reply.status);
+        if (reply.status == 206) cut_to_range(reply, begin, bytes);
+        return reply;
+      });
+    } catch (const UserError& problem) {
+      throw UserError(concat("cannot read ", name_of(key), ": ", problem.what()));
+    } catch (const Error& problem) {
+      throw Error(concat("cannot read ", name_of(key), ": ", problem.what()));
+    }
+  }
+
+  std::string address_;
+  HttpClient client_;
+  std::map<std::string, std::string> whole_;  ///< objects that came whole instead of a range
+};
 
 constexpr int64_t piece_elements = int64_t{2} << 20;
 constexpr int64_t rows_for_fast_matmuls = 64;
@@ -69,7 +131,9 @@ SourceModel::SourceModel(const std::string& address, const World& world) : addre
   on_first_rank(world, [&] {
     require_folder(address);
     const bool is_on_web = address.starts_with("http://") || address.starts_with("https://");
-    const std::shared_ptr<ObjectReader> store = is_on_web ? open_http_folder(address) : open_store(address);
+    const std::shared_ptr<ObjectReader> store = is_on_web
+                                                    ? std::make_shared<HttpFolder>(address)
+                                                    : std::shared_ptr<ObjectReader>(open_store(address));
     is_snapshot = !is_on_web && (store->exists(state_file) || !store->exists("config.json"));
     if (is_snapshot) {
       try {
@@ -182,6 +246,45 @@ void SourceModel::load(const World& world, PlacedTensors& tensors) const {
         keep(world, tensors, {one.place.begin + piece.begin, one.place.begin + piece.end}, values);
     }
   on_first_rank(world, [&] { require(problem.empty(), problem); });
+}
+
+std::unique_ptr<LanguageModel> load_model(const SourceModel& source) {
+  const ModelDescription& described = source.description();
+  auto model = described.family->make(described.options, {}, 0);
+  const ParameterSpace space(model->parameters());
+  SpaceTensors tensors(space, nullptr, 1);
+  source.load(World::alone(), tensors);
+  return model;
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_of(const SourceModel& source) {
+  // Every snapshot of a model over characters has its vocabulary as an artifact.
+  const std::map<std::string, std::string> artifacts = source.artifacts(), texts = source.texts();
+  if (const auto characters = artifacts.find("vocabulary"); characters != artifacts.end())
+    return std::make_shared<CharTokenizer>(characters->second);
+  if (const auto json = texts.find("tokenizer.json"); json != texts.end()) {
+    const auto config = texts.find("tokenizer_config.json");
+    return tokenizer_from_json(json->second, concat(source.address(), "/", json->first),
+                               config != texts.end() ? config->second : "",
+                               concat(source.address(), "/tokenizer_config.json"));
+  }
+  // vocab.json and merges.txt also make a tokenizer. load_tokenizer() needs them in a local folder.
+  const std::optional<std::string> folder = local_path(source.address());
+  return folder && texts.contains("vocab.json") ? load_tokenizer(*folder) : nullptr;
+}
+
+Writer load_writer(const std::string& path) {
+  const SourceModel source(path, World::alone());
+  Writer writer{.model = nullptr, .tokenizer = tokenizer_of(source)};
+  require(
+      writer.tokenizer != nullptr, path,
+      " has no vocabulary: it is neither a snapshot of a model that was trained on text, nor a folder with a "
+      "tokenizer.json");
+  require(writer.tokenizer->vocabulary_size() <= source.description().options.vocab_size, path,
+          " has a tokenizer with ", writer.tokenizer->vocabulary_size(), " tokens, but a model with only ",
+          source.description().options.vocab_size);
+  writer.model = load_model(source);
+  return writer;
 }
 
 }  // namespace lockstep

@@ -9,7 +9,7 @@
 #include "dist/dist_options.h"
 #include "language/text_options.h"
 #include "models/model_options.h"
-#include "nn/transformer_block.h"
+#include "nn/layers.h"
 #include "parameters/update_options.h"
 #include "snapshot/snapshot_options.h"
 

@@ -3,7 +3,7 @@
 
 #include "core/error.h"
 #include "core/memory.h"
-#include "core/wording.h"
+#include "core/text.h"
 #include "kernels/matmul_plans.h"
 
 namespace lockstep {
@@ -144,8 +144,8 @@ Rows<LogOptions> log_rows() {
   return rows;
 }
 
-JobKeys<Job> make_keys() {
-  JobKeys<Job> keys;
+JobKeys make_keys() {
+  JobKeys keys;
   keys.add(text_rows(), &Job::text);
   keys.add(model_rows(), &Job::model);
   keys.add(length_rows(), &Job::length);
@@ -179,9 +179,23 @@ Wording wording_of(const KeyTable& keys) {
 
 }  // namespace
 
-const JobKeys<Job>& job_keys() {
-  static const JobKeys<Job> keys = [] {
-    JobKeys<Job> all = make_keys();
+Job JobKeys::job_of(const Settings& settings) const {
+  Job job;
+  for (const auto& row : rows_) row.read(job, settings[row.key.name], row.key.name + ": ");
+  return job;
+}
+
+Settings JobKeys::settings_of(const Job& job) const {
+  Layer values;
+  for (const auto& row : rows_) values.push_back({row.key.name, row.write(job), ""});
+  Settings settings(*this);
+  settings.add(values);
+  return settings;
+}
+
+const JobKeys& job_keys() {
+  static const JobKeys keys = [] {
+    JobKeys all = make_keys();
     set_wording(wording_of(all));
     return all;
   }();

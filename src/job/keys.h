@@ -2,16 +2,40 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "config/arguments.h"
-#include "config/job_keys.h"
+#include "config/rows.h"
 #include "job/job.h"
 
 namespace lockstep {
 
+/// The keys of a Job, and their fields.
+class JobKeys : public KeyTable {
+ public:
+  /// Adds the rows of a room. `part` is the job's struct of these options.
+  template <class Options>
+  void add(const Rows<Options>& rows, Options Job::*part) {
+    const auto part_of = [part](auto& job) -> auto& { return job.*part; };
+    const Rows<Job> of_job = rows_within<Job>(rows, part_of);
+    for (const auto& row : of_job.rows()) {
+      keys_.push_back(row.key);
+      rows_.push_back(row);
+    }
+  }
+
+  Job job_of(const Settings& settings) const;
+  /// Returns the values of a job. Every key counts as set. Throws UserError if a key does not accept its
+  /// value.
+  Settings settings_of(const Job& job) const;
+
+ private:
+  std::vector<Rows<Job>::Row> rows_;  ///< in the order of the keys
+};
+
 /// Returns the keys of all rooms, in the order of --help. The first call sets the wording of this process:
 /// messages name these keys instead of options.
-const JobKeys<Job>& job_keys();
+const JobKeys& job_keys();
 
 /// Splits the arguments of main(). Throws UserError if an option lacks its value.
 Arguments split_arguments(int argc, const char* const* argv);

@@ -20,17 +20,14 @@
 #include "core/environment.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "core/host.h"
 #include "core/process.h"
 #include "core/text.h"
 #include "elastic/launch_options.h"
 #include "elastic/messages.h"
-#include "keeper/memory_kills.h"
+#include "keeper/diagnosis.h"
 #include "keeper/rank_stream.h"
-#include "keeper/stacks.h"
 #include "net/channel.h"
 #include "program/private_folder.h"
-#include "program/process_group.h"
 #include "program/signals.h"
 
 namespace lockstep {

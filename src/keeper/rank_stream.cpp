@@ -57,7 +57,10 @@ RankStream::RankStream(const Route& route)
     : route_(route), own_console_(opened_again(route.console)), most_pending_(most_pending_bytes) {
   if (own_console_) route_.console = own_console_.get();
   if (!route.file.empty()) open_file();
-  if (!route.is_terminal || !open_terminal()) open_pipe();
+  if (route.is_terminal && open_terminal()) return;
+  Pipe pipe(O_NONBLOCK);
+  rank_ = std::move(pipe.reading);
+  input_ = std::move(pipe.writing);
 }
 
 bool RankStream::open_terminal() {
@@ -74,12 +77,6 @@ bool RankStream::open_terminal() {
   rank_ = std::move(rank);
   input_ = std::move(input);
   return true;
-}
-
-void RankStream::open_pipe() {
-  Pipe pipe(O_NONBLOCK);
-  rank_ = std::move(pipe.reading);
-  input_ = std::move(pipe.writing);
 }
 
 void RankStream::open_file() {

@@ -57,7 +57,6 @@ class RankStream {
 
  private:
   bool open_terminal();
-  void open_pipe();
   void open_file();
   void take(size_t most_bytes);
   void add_lines(std::string_view bytes);

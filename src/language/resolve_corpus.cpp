@@ -17,7 +17,6 @@
 #include "core/log.h"
 #include "data/bytes.h"
 #include "language/download.h"
-#include "language/kept_download.h"
 #include "store/object_store.h"
 #include "store/sha256.h"
 

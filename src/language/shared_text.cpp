@@ -7,7 +7,6 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/thread_pool.h"
-#include "data/encode.h"
 #include "data/read_corpus.h"
 #include "language/known_facts.h"
 #include "language/resolve_corpus.h"

@@ -7,9 +7,8 @@
 
 #include "comm/world.h"
 #include "data/bytes.h"
-#include "data/encode.h"
 #include "data/examples.h"
-#include "data/tokens.h"
+#include "data/read_corpus.h"
 
 namespace lockstep {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "movement/bucket_plan.h"
 #include "movement/reduction_plan.h"
+#include "movement/sharding.h"
 #include "movement/transfer_plan.h"
 #include "tensor/tensor.h"
 

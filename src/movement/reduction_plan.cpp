@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "core/error.h"
-#include "core/wording.h"
+#include "core/text.h"
 #include "kernels/fold.h"
 
 namespace lockstep {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "parameters/flat_buffer.h"
+#include "parameters/parameter_layout.h"
 
 namespace lockstep {
 

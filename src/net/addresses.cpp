@@ -12,10 +12,10 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/tcp.h>
+#include <sstream>
 
 #include "core/error.h"
 #include "core/text.h"
-#include "net/tcp_sockets.h"
 
 namespace lockstep {
 namespace {
@@ -30,12 +30,11 @@ namespace fs = std::filesystem;
 
 /// Returns the bytes of the numeric address: 4 or 16.
 std::string number_bytes(const sockaddr* address) {
-  if (address->sa_family == AF_INET) {
-    const auto& number = reinterpret_cast<const sockaddr_in*>(address)->sin_addr;
-    return {reinterpret_cast<const char*>(&number), sizeof number};
-  }
-  const auto& number = reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
-  return {reinterpret_cast<const char*>(&number), sizeof number};
+  const auto bytes_of = [](const auto& number) {
+    return std::string(reinterpret_cast<const char*>(&number), sizeof number);
+  };
+  if (address->sa_family == AF_INET) return bytes_of(reinterpret_cast<const sockaddr_in*>(address)->sin_addr);
+  return bytes_of(reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
 }
 
 std::string number_text(const std::string& bytes) {
@@ -163,6 +162,26 @@ std::string describe_shared_addresses() {
   for (const InterfaceAddress& one : shared_addresses())
     text += concat(text.empty() ? "" : ", ", one.address, " (", one.interface, ")");
   return text.empty() ? "none" : text;
+}
+
+std::vector<TcpSocket> tcp_sockets() {
+  std::vector<TcpSocket> all;
+  for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+    std::ifstream lines(table);
+    std::string line;
+    std::getline(lines, line);  // the names of the columns
+    while (std::getline(lines, line)) {
+      std::ranges::replace(line, ':', ' ');
+      std::istringstream words(line);
+      TcpSocket socket;
+      std::string skipped;
+      words >> skipped >> socket.local >> std::hex >> socket.local_port >> socket.remote >>
+          socket.remote_port >> socket.state;
+      for (int i = 0; i < 5; ++i) words >> skipped;  // queues, timer, retries
+      if (words >> std::dec >> socket.user >> skipped >> socket.inode) all.push_back(socket);
+    }
+  }
+  return all;
 }
 
 std::string process_on_port(int port) {

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <string>
 #include <sys/socket.h>
+#include <sys/types.h>
 #include <vector>
 
 namespace lockstep {
@@ -56,6 +57,18 @@ bool is_shared(const SocketAddress& address);
 
 /// Returns shared_addresses() as text for a message: "10.0.0.1 (eth0), fd00::1 (eth0)".
 std::string describe_shared_addresses();
+
+/// A TCP socket of this host, as the kernel lists it in /proc/net/tcp and /proc/net/tcp6.
+struct TcpSocket {
+  std::string local, remote;  ///< addresses as the kernel prints them, in hexadecimal: "0100007F"
+  int local_port = 0, remote_port = 0;
+  int state = 0;      ///< TCP_ESTABLISHED, TCP_LISTEN, ...
+  uid_t user = 0;     ///< the user who made it
+  std::string inode;  ///< "0": no process has it any more
+};
+
+/// Returns all TCP sockets of this host. Empty if the kernel has no such list.
+std::vector<TcpSocket> tcp_sockets();
 
 /// Returns the process that listens on a TCP port of this host: "train (pid 17)"; empty if it is not found.
 std::string process_on_port(int port);

@@ -46,8 +46,7 @@ Secret Secret::from_environment(const char* variable, const std::string& advice)
 }
 
 Secret Secret::from_text(const std::string& text, const std::string& where) {
-  const size_t last = text.find_last_not_of(" \t\r\n");
-  std::string bytes = text.substr(0, last == std::string::npos ? 0 : last + 1);
+  std::string bytes = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
   require(bytes.size() >= shortest_bytes, where, " has ", bytes.size(), " bytes, but at least ",
           shortest_bytes, " are needed: make one with openssl rand -hex 32");
   return Secret(std::move(bytes));

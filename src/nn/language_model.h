@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "nn/layers.h"
 #include "nn/module.h"
-#include "nn/transformer_block.h"
 #include "parameters/model_layout.h"
 
 namespace lockstep {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/layers.h"
 
+#include <utility>
+
+#include "tensor/checkpoint.h"
 #include "tensor/ops.h"
 
 namespace lockstep {
@@ -12,19 +15,9 @@ Linear::Linear(int64_t inputs, int64_t outputs, bool has_bias, DType dtype, Weig
   if (has_bias) bias_ = add_parameter("bias", {outputs}, dtype);
 }
 
-Tensor Linear::operator()(const Tensor& x, const Tensor& residual) const {
-  return linear(x, weight_, bias_, residual, order_);
-}
-
 LayerNorm::LayerNorm(int64_t columns, bool has_bias, DType dtype)
     : weight_(add_parameter("weight", {columns}, dtype, constant_values(1.0))) {
   if (has_bias) bias_ = add_parameter("bias", {columns}, dtype);
-}
-
-Tensor LayerNorm::operator()(const Tensor& x) const { return layer_norm(x, weight_, bias_); }
-
-SumAndNorm LayerNorm::add(const Tensor& x, const Tensor& branch) const {
-  return add_layer_norm(x, branch, weight_, bias_);
 }
 
 Mlp::Mlp(const std::vector<int64_t>& widths) {
@@ -43,6 +36,41 @@ Tensor Mlp::operator()(const Tensor& x) const {
     y = (*layers_[i])(y);
   }
   return convert(y, x.dtype());
+}
+
+TransformerBlock::TransformerBlock(Parts parts, const Names& names, uint32_t layer, double dropout,
+                                   bool recomputes_attention)
+    : parts_(std::move(parts)),
+      layer_(layer),
+      dropout_(dropout),
+      recomputes_attention_(recomputes_attention) {
+  add_part(names[0], *parts_.attention_norm);
+  add_part(names[1], *parts_.attention);
+  add_part(names[2], *parts_.feed_forward_norm);
+  add_part(names[3], *parts_.feed_forward);
+}
+
+Tensor TransformerBlock::operator()(const Tensor& x, const Context& context) const {
+  const Norm& norm = *parts_.feed_forward_norm;
+  const FeedForward& feed_forward = *parts_.feed_forward;
+  const double probability = context.training ? dropout_ : 0.0;
+  // Site 0 is the embedding; each layer has three sites after it.
+  const uint32_t site = 1 + 3 * layer_;
+  if (probability == 0.0) {  // the matmuls add the residual
+    const Tensor y = attend(x, context, site, true);
+    return feed_forward(norm(y), y);
+  }
+  const Tensor attended = dropout(attend(x, context, site, false), probability, context.key(site + 1));
+  const auto [y, normed] = norm.add(x, attended);
+  return add(y, dropout(feed_forward(normed, {}), probability, context.key(site + 2)));
+}
+
+Tensor TransformerBlock::attend(const Tensor& x, const Context& context, uint32_t site, bool adds_x) const {
+  const auto branch = [this, context, site, adds_x](const std::vector<Tensor>& inputs) {
+    return (*parts_.attention)((*parts_.attention_norm)(inputs[0]), context, site,
+                               adds_x ? inputs[0] : Tensor());
+  };
+  return recomputes_attention_ && context.training ? checkpoint(branch, {x}) : branch({x});
 }
 
 }  // namespace lockstep

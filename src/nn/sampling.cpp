@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/sampling.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,6 +8,7 @@
 #include "core/error.h"
 #include "kernels/elementary.h"
 #include "kernels/random.h"
+#include "nn/generate.h"
 
 namespace lockstep {
 namespace {

@@ -105,4 +105,44 @@ class Optimizer {
   bool states_are_whole_ = true;
 };
 
+/// AdamW (Loshchilov & Hutter 2019) as in PyTorch. A parameter's group decides about its weight decay.
+class AdamW : public Optimizer {
+ public:
+  struct Options {
+    double beta1 = 0.9;
+    double beta2 = 0.999;
+    double epsilon = 1e-8;
+    double weight_decay = 0.0;
+  };
+
+  AdamW(ParameterSpace& space, Options options);
+
+  void prepare(double learning_rate) override;
+  bool can_be_recorded() const override { return static_cast<bool>(schedule_); }
+
+ private:
+  void apply(const Stream& stream, std::span<const UpdateSlice> parts, const Tensor& clip,
+             float gradient_scale) override;
+
+  Options options_;
+  Tensor schedule_;  ///< AdamWStep::schedule if updates read it from memory, else empty
+};
+
+/// SGD with PyTorch's momentum: velocity = momentum * velocity + gradient. Steps are not recorded as graphs.
+class Sgd : public Optimizer {
+ public:
+  struct Options {
+    double momentum = 0.0;
+    double weight_decay = 0.0;
+  };
+
+  Sgd(ParameterSpace& space, Options options);
+
+ private:
+  void apply(const Stream& stream, std::span<const UpdateSlice> parts, const Tensor& clip,
+             float gradient_scale) override;
+
+  Options options_;
+};
+
 }  // namespace lockstep

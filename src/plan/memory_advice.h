@@ -2,11 +2,14 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "comm/world.h"
 #include "plan/memory_plan.h"
+#include "train/language_task.h"
 
 namespace lockstep {
 
@@ -49,9 +52,6 @@ struct MemoryRemedy {
 /// other trainings. It has only changes that are needed.
 std::optional<MemoryRemedy> cheapest_remedy(const Job& job, const Planner& planner);
 
-/// Returns the value of a key as the job's INI file has it.
-std::string value_of(const Job& job, const std::string& key);
-
 /// Returns the fewest ranks that can train `job`, or nothing if no number can. Assumes that each host has
 /// as many ranks and as much memory as this one. Also assumes that all ranks see the place for snapshots, and
 /// that there is a replica for each rank.
@@ -62,5 +62,17 @@ std::string describe_plan(const Job& job, const Planner& planner);
 
 /// Returns the plan. If it does not fit, throws UserError naming the key of the largest need and the remedy.
 MemoryPlan require_memory(const Job& job, const Planner& planner);
+
+/// A task with its model.
+struct PlannedTask {
+  PlannedTask(const Job& job, const LanguageData& data)
+      : model(make_model(job, data.vocabulary_size)), task(job, *model, data) {}
+
+  std::unique_ptr<LanguageModel> model;
+  LanguageTask task;
+};
+
+/// Returns a planner for trainings like `job` on `data`, which it refers to. All ranks call it.
+Planner language_planner(const Job& job, const World& world, const LanguageData& data);
 
 }  // namespace lockstep

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "models/family.h"
-#include "movement/bucket_plan.h"
 #include "movement/reduction_plan.h"
+#include "movement/sharding.h"
 
 namespace lockstep {
 namespace {

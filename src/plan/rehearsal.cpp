@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/rehearsal.h"
-
 #include <algorithm>
 
-#include "comm/dry_communicator.h"
+#include "comm/local_communicator.h"
 #include "data/sampler.h"
 #include "kernels/elementary.h"
 #include "movement/movement.h"
+#include "plan/memory_plan.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"
 #include "train/step_runner.h"
@@ -36,13 +35,6 @@ std::vector<Batch> dry_batches(const Job& job, const Dataset& data, int64_t repl
                        .samples = samples});
   }
   return batches;
-}
-
-Batch part_of(Batch batch, int64_t samples) {
-  batch.samples = samples;
-  batch.inputs = batch.inputs.slice(0, samples);
-  batch.targets = batch.targets.slice(0, samples);
-  return batch;
 }
 
 /// Rehearses a validation. A last batch of another size makes its own blocks, on the last rank.
@@ -115,8 +107,10 @@ Rehearsal rehearse(const Job& job, const PlannedRanks& place, const MakeTask& ma
   TrainingEngine engine(rehearsed, world, task, space);
   StepRunner runner(rehearsed, task, engine, [] {});
   const std::vector<Batch> batches = dry_batches(job, *task.training_data(), replicas);
-  const std::vector<Batch> step(engine.data_parallel.setup.micro_batches.size(),
-                                part_of(batches.front(), batches.front().samples));
+  Batch batch = batches.front();
+  batch.inputs = batch.inputs.slice(0, batch.samples);
+  batch.targets = batch.targets.slice(0, batch.samples);
+  const std::vector<Batch> step(engine.data_parallel.setup.micro_batches.size(), batch);
   const int64_t samples = task.training_data()->size();
   // A shorter step, at the end of an epoch, needs no more than this one.
   runner.start({.batches = step}, job.schedule.learning_rate);

@@ -14,6 +14,7 @@
 
 #include "comm/open_mpi.h"
 #include "core/clock.h"
+#include "core/descriptor.h"
 #include "core/environment.h"
 #include "core/error.h"
 #include "core/process.h"
@@ -22,7 +23,6 @@
 #include "hosting/host_messages.h"
 #include "net/channel.h"
 #include "pmix/pmix_server.h"
-#include "program/event.h"
 #include "program/signals.h"
 
 namespace lockstep {

@@ -35,18 +35,9 @@ class Infos {
   void add_text(const char* key, const std::string& text) { load(key, text.c_str(), PMIX_STRING); }
   void add_regex(const char* key, const char* text) { load(key, text, PMIX_REGEX); }
   void add_flag(const char* key, bool value) { load(key, &value, PMIX_BOOL); }
-  void add_uint32(const char* key, size_t number) {
-    const auto value = static_cast<uint32_t>(number);
-    load(key, &value, PMIX_UINT32);
-  }
-  void add_uint16(const char* key, size_t number) {
-    const auto value = static_cast<uint16_t>(number);
-    load(key, &value, PMIX_UINT16);
-  }
-  void add_rank(const char* key, int rank) {
-    const auto value = static_cast<pmix_rank_t>(rank);
-    load(key, &value, PMIX_PROC_RANK);
-  }
+  void add_uint32(const char* key, size_t number) { load_number<uint32_t>(key, number, PMIX_UINT32); }
+  void add_uint16(const char* key, size_t number) { load_number<uint16_t>(key, number, PMIX_UINT16); }
+  void add_rank(const char* key, int rank) { load_number<pmix_rank_t>(key, rank, PMIX_PROC_RANK); }
   /// Adds a copy of other infos under one key.
   void add_list(const char* key, const Infos& list) {
     pmix_data_array_t array{};
@@ -65,24 +56,26 @@ class Infos {
     PMIX_INFO_CONSTRUCT(&info);
     PMIX_INFO_LOAD(&info, key, value, type);
   }
+  template <class Value, class Number>
+  void load_number(const char* key, Number number, pmix_data_type_t type) {
+    const auto value = static_cast<Value>(number);
+    load(key, &value, type);
+  }
 
   std::vector<pmix_info_t> all_;
 };
 
-/// The result of a call that ends later.
-class Pending {
- public:
-  static void finish(pmix_status_t status, void* self) {
-    static_cast<Pending*>(self)->result_.set_value(status);
-  }
-  /// `started` is the value that the call returned.
-  void wait(pmix_status_t started, const char* call) {
-    check(started == PMIX_SUCCESS ? result_.get_future().get() : started, call);
-  }
-
- private:
-  std::promise<pmix_status_t> result_;
-};
+/// Makes a call that ends later and waits for its result. `start` gets the library's callback and its
+/// context.
+template <class Start>
+void call_and_wait(const char* call, Start start) {
+  std::promise<pmix_status_t> result;
+  const auto finish = [](pmix_status_t status, void* context) {
+    static_cast<std::promise<pmix_status_t>*>(context)->set_value(status);
+  };
+  const pmix_status_t started = start(finish, &result);
+  check(started == PMIX_SUCCESS ? result.get_future().get() : started, call);
+}
 
 pmix_proc_t process_of(const std::string& name_space, int rank) {
   pmix_proc_t process;
@@ -233,16 +226,16 @@ void PmixServer::announce(const RankMap& map, const std::string& folder) {
   name_space_ = map.name_space;
   Infos infos;
   add_job(infos, map, folder);
-  Pending announced;
-  announced.wait(PMIx_server_register_nspace(name_space_.c_str(), static_cast<int>(map.local_ranks().size()),
-                                             infos.data(), infos.size(), Pending::finish, &announced),
-                 "PMIx_server_register_nspace");
+  const auto local_size = static_cast<int>(map.local_ranks().size());
+  call_and_wait("PMIx_server_register_nspace", [&](pmix_op_cbfunc_t finish, void* context) {
+    return PMIx_server_register_nspace(name_space_.c_str(), local_size, infos.data(), infos.size(), finish,
+                                       context);
+  });
   for (const int rank : map.local_ranks()) {
     const pmix_proc_t process = process_of(name_space_, rank);
-    Pending known;
-    known.wait(
-        PMIx_server_register_client(&process, ::geteuid(), ::getegid(), nullptr, Pending::finish, &known),
-        "PMIx_server_register_client");
+    call_and_wait("PMIx_server_register_client", [&](pmix_op_cbfunc_t finish, void* context) {
+      return PMIx_server_register_client(&process, ::geteuid(), ::getegid(), nullptr, finish, context);
+    });
   }
 }
 

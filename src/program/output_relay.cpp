@@ -13,9 +13,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "core/process.h"
-#include "program/event.h"
-
 namespace lockstep {
 namespace {
 
@@ -27,12 +24,8 @@ constexpr int last_patience_ms = 1000;
 
 }  // namespace
 
-OutputRelay::OutputRelay(int to) : to_(to), end_(event_descriptor()) {
-  Pipe pipe(O_NONBLOCK);
-  output_ = std::move(pipe.reading);
-  input_ = std::move(pipe.writing);
-  thread_ = std::thread([this] { relay(); });
-}
+OutputRelay::OutputRelay(int to)
+    : to_(to), end_(event_descriptor()), pipe_(O_NONBLOCK), thread_([this] { relay(); }) {}
 
 OutputRelay::~OutputRelay() {
   const uint64_t one = 1;
@@ -45,7 +38,7 @@ bool OutputRelay::flush(double seconds, int interruption) const {
   pollfd entry{interruption, POLLIN, 0};
   int bytes = 0;
   // The thread is busy before it empties the pipe, so the order of these two tests matters.
-  while ((::ioctl(output_.get(), FIONREAD, &bytes) == 0 && bytes > 0) || is_busy_)
+  while ((::ioctl(pipe_.reading.get(), FIONREAD, &bytes) == 0 && bytes > 0) || is_busy_)
     if (seconds_since(begin) >= seconds || ::poll(&entry, 1, 5) > 0) return false;
   return true;
 }
@@ -53,7 +46,7 @@ bool OutputRelay::flush(double seconds, int interruption) const {
 double OutputRelay::seconds_behind() const { return is_busy_ ? seconds_since(busy_since_) : 0.0; }
 
 void OutputRelay::relay() {
-  std::array<pollfd, 2> entries{{{output_.get(), POLLIN, 0}, {end_.get(), POLLIN, 0}}};
+  std::array<pollfd, 2> entries{{{pipe_.reading.get(), POLLIN, 0}, {end_.get(), POLLIN, 0}}};
   while (entries[1].revents == 0) {
     ::poll(entries.data(), entries.size(), -1);
     if (!is_busy_) busy_since_ = Clock::now();
@@ -65,7 +58,7 @@ void OutputRelay::relay() {
 bool OutputRelay::pass_on(size_t most_bytes) {
   std::array<char, 65536> part;
   while (most_bytes > 0) {
-    const ssize_t count = ::read(output_.get(), part.data(), std::min(part.size(), most_bytes));
+    const ssize_t count = ::read(pipe_.reading.get(), part.data(), std::min(part.size(), most_bytes));
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return true;
     most_bytes -= static_cast<size_t>(count);

@@ -8,6 +8,7 @@
 
 #include "core/clock.h"
 #include "core/descriptor.h"
+#include "core/process.h"
 
 namespace lockstep {
 
@@ -24,7 +25,7 @@ class OutputRelay {
   OutputRelay& operator=(const OutputRelay&) = delete;
 
   /// The end of the pipe for children.
-  int input() const { return input_.get(); }
+  int input() const { return pipe_.writing.get(); }
   /// Waits until what the pipe holds has been passed on or dropped. Returns false after `seconds`, or once
   /// the descriptor `interruption` is readable.
   bool flush(double seconds, int interruption = -1) const;
@@ -45,7 +46,8 @@ class OutputRelay {
   std::atomic<bool> is_busy_ = false;  ///< the thread may have bytes that it has not passed on
   std::atomic<Clock::time_point> busy_since_ = {};
   std::atomic<int> error_ = 0;
-  Descriptor output_, input_, end_;  ///< `end_` becomes readable when the relay has to end
+  Descriptor end_;  ///< becomes readable when the relay has to end
+  Pipe pipe_;
   std::thread thread_;
 };
 

@@ -12,7 +12,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "core/host.h"
+#include "core/process.h"
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,12 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <sys/signalfd.h>
 #include <thread>
 #include <unistd.h>
@@ -30,6 +35,14 @@ void remember_hangup() { ::sigaction(SIGHUP, nullptr, &first_hangup); }
 
 // These functions run before the constructors of shared libraries.
 [[gnu::section(".preinit_array"), gnu::used]] void (*const before_libraries)() = remember_hangup;
+
+bool catches(pid_t process, int number) {
+  std::ifstream file(concat("/proc/", process, "/status"));
+  uint64_t mask = 0;
+  for (std::string word; file >> word;)
+    if (word == "SigCgt:") file >> std::hex >> mask;
+  return (mask >> (number - 1) & 1) != 0;
+}
 
 }  // namespace
 
@@ -84,6 +97,23 @@ std::optional<int> Signals::next() {
   signalfd_siginfo information{};
   if (::read(descriptor_.get(), &information, sizeof information) != sizeof information) return std::nullopt;
   return static_cast<int>(information.ssi_signo);
+}
+
+std::vector<pid_t> processes_of(pid_t group) {
+  std::vector<pid_t> all;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", ignored)) {
+    const pid_t process = std::atoi(entry.path().filename().c_str());
+    if (process > 0 && ::getpgid(process) == group) all.push_back(process);
+  }
+  return all;
+}
+
+bool signal_catchers(pid_t group, int number) {
+  bool found = false;
+  for (const pid_t process : processes_of(group))
+    found |= catches(process, number) && ::kill(process, number) == 0;
+  return found;
 }
 
 }  // namespace lockstep

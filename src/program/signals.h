@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <sys/types.h>
 #include <vector>
 
 #include "core/descriptor.h"
@@ -51,5 +52,11 @@ class Signals {
  private:
   Descriptor descriptor_;
 };
+
+/// Returns the processes of a group.
+std::vector<pid_t> processes_of(pid_t group);
+
+/// Signals processes of a group that handle the signal; it would kill the others. False if there are none.
+bool signal_catchers(pid_t group, int number);
 
 }  // namespace lockstep

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "snapshot/restore.h"
-
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -8,6 +6,7 @@
 
 #include "core/error.h"
 #include "snapshot/snapshot_files.h"
+#include "snapshot/stored_snapshot.h"
 
 namespace lockstep {
 namespace {

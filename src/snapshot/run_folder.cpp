@@ -11,7 +11,6 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "snapshot/restore.h"
 #include "snapshot/snapshot_store.h"
 #include "store/object_store.h"
 #include "store/owner.h"

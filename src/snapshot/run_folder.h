@@ -10,7 +10,7 @@
 #include "snapshot/found_run.h"
 #include "snapshot/stored_snapshot.h"
 #include "store/bucket_lease.h"
-#include "store/folder_owner.h"
+#include "store/owner.h"
 
 namespace lockstep {
 

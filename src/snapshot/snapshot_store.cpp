@@ -9,8 +9,8 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "core/host.h"
 #include "core/log.h"
+#include "core/process.h"
 #include "core/text.h"
 #include "json/json_field.h"
 #include "snapshot/snapshot_options.h"

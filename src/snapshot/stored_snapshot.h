@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "comm/world.h"
 #include "kernels/grad_scale.h"
+#include "parameters/placed_tensors.h"
 #include "snapshot/snapshot_files.h"
 #include "store/object_store.h"
 
@@ -37,7 +39,7 @@ struct Snapshot {
   std::string configuration;                     ///< resolved, as INI
   std::map<std::string, std::string> artifacts;  ///< other texts that the model needs (its vocabulary)
   std::string matmul_plans;                      ///< plans of matmuls on a GPU (export_matmul_plans)
-  std::string scope = {};  ///< scope of the bits (train/scope.h); empty if the program did not record it
+  std::string scope = {};  ///< scope of the bits (train/run_log.h); empty if the program did not record it
 
   bool operator==(const Snapshot&) const = default;
 };
@@ -127,5 +129,12 @@ class StoredSnapshot {
   std::map<std::string, FileChecksums> checksums_;  ///< [file]
   std::map<std::string, SnapshotFile> opened_;      ///< [file of tensors]
 };
+
+/// Loads a snapshot's values, and its states if `with_states` and it has any, into `tensors`. Each rank reads
+/// what it holds if every rank can read the files. Otherwise rank 0 reads them once and broadcasts each
+/// piece. Besides its tensors a rank holds at most one piece. All ranks call it. All throw the UserError
+/// naming what is damaged, missing or of another shape. Some values are overwritten by then.
+void restore(const StoredSnapshot& snapshot, const World& world, PlacedTensors& tensors,
+             bool with_states = true);
 
 }  // namespace lockstep

@@ -12,7 +12,6 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "store/http.h"
-#include "store/retry.h"
 
 namespace lockstep {
 namespace {

@@ -6,9 +6,9 @@
 #include "core/environment.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "store/credentials.h"
 #include "store/s3_address.h"
 #include "store/s3_client.h"
-#include "store/s3_signature.h"
 #include "store/sha256.h"
 
 namespace lockstep {
@@ -56,10 +56,6 @@ bool is_conditional_put(const S3Request& request) {
   return request.method == "PUT" && std::ranges::any_of(request.headers, [](const std::string& header) {
            return header.starts_with("If-");
          });
-}
-
-bool completes_upload(const S3Request& request) {
-  return request.method == "POST" && request.query.contains("uploadId");
 }
 
 const char* permission_for(const S3Request& request) {
@@ -133,7 +129,7 @@ HttpReply S3Client::attempt(const S3Request& request, const std::string& body_sh
                              .ca_bundle = options_.ca_bundle,
                              .stall_seconds = options_.stall_seconds,
                              .most_bytes = most_bytes_in_memory};
-  if (completes_upload(request)) {
+  if (request.method == "POST" && request.query.contains("uploadId")) {
     // S3 may take minutes to join the parts of an object. It sends a blank now and then.
     signed_request.total_seconds = seconds_to_complete;
     signed_request.least_rate = 1;

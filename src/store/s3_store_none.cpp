@@ -2,7 +2,7 @@
 // Refuses every address in a build without pugixml.
 #include "core/error.h"
 #include "store/bucket_lease.h"
-#include "store/s3_store.h"
+#include "store/s3_client.h"
 
 namespace lockstep {
 namespace {

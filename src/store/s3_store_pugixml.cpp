@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 #include "store/http.h"
-#include "store/s3_store.h"
+#include "store/s3_client.h"
 
 namespace lockstep {
 namespace {
@@ -54,13 +54,6 @@ pugi::xml_node parse_reply(pugi::xml_document& document, const HttpReply& reply,
   expect(std::string_view(element.name()) == root, name, ": the server answered with ", element.name(),
          " instead of ", root);
   return element;
-}
-
-/// Returns a document as the body of a request.
-std::string text_of(const pugi::xml_document& document) {
-  std::ostringstream text;
-  document.save(text, "", pugi::format_raw | pugi::format_no_declaration);
-  return text.str();
 }
 
 /// A store under a prefix in a bucket. Objects larger than S3Options::part_bytes are uploaded in parts.
@@ -259,7 +252,9 @@ class S3Store : public ObjectStore {
       sent.append_child("PartNumber").text() = number;
       sent.append_child("ETag").text() = tag.c_str();
     }
-    const std::string text = text_of(document);
+    std::ostringstream saved;
+    document.save(saved, "", pugi::format_raw | pugi::format_no_declaration);
+    const std::string text = saved.str();
     const std::array body = {std::as_bytes(std::span(text))};
     const HttpReply completed = client_.send({.method = "POST",
                                               .key = prefix_ + key,

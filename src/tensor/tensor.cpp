@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/wording.h"
+#include "core/text.h"
 #include "tensor/create.h"
 #include "tensor/tensor_state.h"
 

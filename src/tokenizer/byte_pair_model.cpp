@@ -2,16 +2,57 @@
 #include "tokenizer/byte_pair_model.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "core/error.h"
-#include "tokenizer/byte_alphabet.h"
 #include "tokenizer/tokenizer_json.h"
+#include "tokenizer/utf8.h"
 
 namespace lockstep {
 namespace {
+
+constexpr char32_t letters = 0x144;  // one past the last
+
+/// The spellings of all bytes, and the bytes that letters spell; -1: none.
+struct ByteAlphabet {
+  std::array<std::string, 256> spelling;
+  std::array<int, letters> byte;
+};
+
+bool shows(int byte) {
+  return (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
+}
+
+const ByteAlphabet& alphabet() {
+  static const ByteAlphabet made = [] {
+    ByteAlphabet alphabet;
+    alphabet.byte.fill(-1);
+    char32_t next = 0x100;
+    for (int byte = 0; byte < 256; ++byte) {
+      const char32_t letter = shows(byte) ? static_cast<char32_t>(byte) : next++;
+      alphabet.spelling[static_cast<size_t>(byte)] = encode_utf8(letter);
+      alphabet.byte[letter] = byte;
+    }
+    return alphabet;
+  }();
+  return made;
+}
+
+/// Returns the bytes of a spelling by spell_bytes(), or nothing if a character spells no byte.
+std::optional<std::string> unspell_bytes(std::string_view spelling) {
+  std::string bytes;
+  while (!spelling.empty()) {
+    const Utf8Character next = first_character(spelling);
+    const char32_t letter = next.code_point;  // U+0000 of an invalid character spells no byte
+    if (letter >= letters || alphabet().byte[letter] < 0) return {};
+    bytes += static_cast<char>(alphabet().byte[letter]);
+    spelling.remove_prefix(next.bytes);
+  }
+  return bytes;
+}
 
 /// The id of each spelled token of the vocabulary.
 using Ids = std::unordered_map<std::string_view, int32_t>;
@@ -97,6 +138,12 @@ void require_ids_exist(const std::vector<int32_t>& ids, const BytePairModel& mod
 }
 
 }  // namespace
+
+std::string spell_bytes(std::string_view bytes) {
+  std::string spelling;
+  for (const char byte : bytes) spelling += alphabet().spelling[static_cast<unsigned char>(byte)];
+  return spelling;
+}
 
 BytePairModel byte_pair_model(const TokenizerFile& file, const std::string& origin) {
   BytePairModel model;

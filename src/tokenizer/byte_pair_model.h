@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tokenizer/added_tokens.h"
@@ -31,5 +32,9 @@ struct BytePairModel {
 
 /// Makes the model of a file of byte pairs. Throws UserError for impossible merges or ids.
 BytePairModel byte_pair_model(const TokenizerFile& file, const std::string& origin);
+
+/// Spells bytes as printable characters, as in GPT-2's vocabulary. A byte that is printable in Latin-1 stays
+/// that character. The other bytes become U+0100 and the following in order.
+std::string spell_bytes(std::string_view bytes);
 
 }  // namespace lockstep

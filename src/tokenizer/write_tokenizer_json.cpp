@@ -3,8 +3,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tokenizer/byte_alphabet.h"
-
 namespace lockstep {
 namespace {
 

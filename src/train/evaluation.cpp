@@ -2,17 +2,19 @@
 #include "train/evaluation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "comm/heartbeat.h"
 #include "comm/stop_request.h"
+#include "core/error.h"
 #include "core/memory.h"
+#include "core/text.h"
 #include "data/loader.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"
 
 namespace lockstep {
-
 namespace {
 
 /// Returns the number of targets that count in samples [first, first + samples).
@@ -78,6 +80,22 @@ bool generate_sample(const World& world, DataParallel& data_parallel, const Trai
   };
   const bool gathers = data_parallel.setup.sharding.cuts_reads();
   return gathers ? on_all_ranks_in_parts(world, write) : on_first_rank_in_parts(world, write);
+}
+
+void EarlyStopping::judge(int64_t step, double loss) {
+  const bool is_better = std::isfinite(loss) && (!record.best_loss || loss < *record.best_loss - min_delta);
+  if (is_better)
+    record = {.best_loss = loss, .best_step = step, .since_best = 0};
+  else
+    ++record.since_best;
+}
+
+std::string EarlyStopping::reason() const {
+  if (!is_over()) return "";
+  const std::string since = counted(record.since_best, "validation");
+  return record.best_loss ? concat("stopped early: no better validation loss than ", *record.best_loss,
+                                   " after step ", record.best_step, " in ", since)
+                          : concat("stopped early: no finite validation loss in ", since);
 }
 
 }  // namespace lockstep

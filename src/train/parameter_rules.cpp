@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <sstream>
+#include <utility>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -20,6 +21,47 @@ std::vector<std::string> entries_of(const std::string& key, const std::string& l
   require(std::ranges::none_of(entries, &std::string::empty) && !list.ends_with(','), key, " = ", list,
           ": an entry next to a comma is empty");
   return entries;
+}
+
+/// Returns the trainable parameters whose names match the pattern.
+std::vector<NamedTensor> matching(const std::vector<NamedTensor>& parameters, const std::string& pattern) {
+  std::vector<NamedTensor> found;
+  for (const NamedTensor& parameter : parameters)
+    if (parameter.tensor.requires_grad() && matches_pattern(pattern, parameter.name))
+      found.push_back(parameter);
+  return found;
+}
+
+/// Throws UserError, with a parameter's name as an example, if no name matches the pattern.
+void require_match(const std::string& key, const std::string& pattern,
+                   const std::vector<NamedTensor>& parameters) {
+  const bool is_any = std::ranges::any_of(
+      parameters, [&](const NamedTensor& one) { return matches_pattern(pattern, one.name); });
+  const std::string example =
+      parameters.empty() ? ""
+                         : concat("; parameter names look like ", parameters[parameters.size() / 2].name);
+  require(is_any, key, ": ", pattern, " matches no parameter", example);
+}
+
+/// Parses an entry of train.groups: "PATTERN lr_factor=0.1 weight_decay=0". Returns pattern and settings.
+std::pair<std::string, std::map<std::string, double>> entry_of(const std::string& text) {
+  std::map<std::string, double> settings;
+  std::istringstream words(text);
+  std::string pattern;
+  words >> pattern;
+  for (std::string word; words >> word;) {
+    const size_t equals = std::min(word.find('='), word.size());
+    const std::string name = word.substr(0, equals);
+    require(name == "lr_factor" || name == "weight_decay", "train.groups: ", text, ": ", name,
+            " is neither lr_factor nor weight_decay");
+    const auto value = number_in<double>(word.substr(std::min(equals + 1, word.size())));
+    require(value && std::isfinite(*value) && *value >= 0, "train.groups: ", text, ": ", name,
+            " needs a number of at least 0, as in ", name, "=0.1");
+    require(settings.emplace(name, *value).second, "train.groups: ", text, ": ", name, " is given twice");
+  }
+  require(!settings.empty(), "train.groups: ", text,
+          ": give lr_factor=K, weight_decay=K or both after the pattern");
+  return {pattern, settings};
 }
 
 }  // namespace
@@ -43,86 +85,44 @@ bool matches_pattern(std::string_view pattern, std::string_view name) {
   return pattern.find_first_not_of('*', p) == std::string_view::npos;
 }
 
-ParameterRules::ParameterRules(const OptimizerOptions& options, std::vector<NamedTensor> parameters)
-    : parameters_(std::move(parameters)) {
-  if (!options.freeze.empty()) freeze(options.freeze);
-  if (!options.groups.empty()) divide(options.groups);
+ParameterRules::ParameterRules(const OptimizerOptions& options, const std::vector<NamedTensor>& parameters) {
+  if (!options.freeze.empty()) freeze(options.freeze, parameters);
+  if (!options.groups.empty()) divide(options.groups, parameters);
 }
 
-/// Returns the trainable parameters whose names match the pattern.
-std::vector<NamedTensor> ParameterRules::matching(const std::string& pattern) const {
-  std::vector<NamedTensor> found;
-  for (const NamedTensor& parameter : parameters_)
-    if (parameter.tensor.requires_grad() && matches_pattern(pattern, parameter.name))
-      found.push_back(parameter);
-  return found;
-}
-
-/// Throws UserError, with a parameter's name as an example, if no name matches the pattern.
-void ParameterRules::require_match(const std::string& key, const std::string& pattern) const {
-  const bool is_any = std::ranges::any_of(
-      parameters_, [&](const NamedTensor& one) { return matches_pattern(pattern, one.name); });
-  const std::string example =
-      parameters_.empty() ? ""
-                          : concat("; parameter names look like ", parameters_[parameters_.size() / 2].name);
-  require(is_any, key, ": ", pattern, " matches no parameter", example);
-}
-
-void ParameterRules::freeze(const std::string& list) {
+void ParameterRules::freeze(const std::string& list, const std::vector<NamedTensor>& parameters) {
   int64_t frozen = 0;
   for (const std::string& pattern : entries_of("train.freeze", list)) {
-    require_match("train.freeze", pattern);
-    for (NamedTensor& parameter : matching(pattern)) {
+    require_match("train.freeze", pattern, parameters);
+    for (NamedTensor& parameter : matching(parameters, pattern)) {
       parameter.tensor.set_requires_grad(false);
       ++frozen;
     }
   }
-  require(!matching("*").empty(), "train.freeze = ", list, " leaves nothing to train");
-  description_ += concat("\nfrozen: ", frozen, " of ", counted(std::ssize(parameters_), "tensor"));
+  require(!matching(parameters, "*").empty(), "train.freeze = ", list, " leaves nothing to train");
+  description_ += concat("\nfrozen: ", frozen, " of ", counted(std::ssize(parameters), "tensor"));
 }
 
-/// Parses an entry of train.groups: "PATTERN lr_factor=0.1 weight_decay=0".
-ParameterRules::Entry ParameterRules::entry_of(const std::string& text) {
-  Entry entry;
-  std::istringstream words(text);
-  words >> entry.pattern;
-  for (std::string word; words >> word;) {
-    const size_t equals = std::min(word.find('='), word.size());
-    const std::string name = word.substr(0, equals);
-    require(name == "lr_factor" || name == "weight_decay", "train.groups: ", text, ": ", name,
-            " is neither lr_factor nor weight_decay");
-    const auto value = number_in<double>(word.substr(std::min(equals + 1, word.size())));
-    require(value && std::isfinite(*value) && *value >= 0, "train.groups: ", text, ": ", name,
-            " needs a number of at least 0, as in ", name, "=0.1");
-    require(entry.settings.emplace(name, *value).second, "train.groups: ", text, ": ", name,
-            " is given twice");
-  }
-  require(!entry.settings.empty(), "train.groups: ", text,
-          ": give lr_factor=K, weight_decay=K or both after the pattern");
-  return entry;
-}
-
-void ParameterRules::divide(const std::string& list) {
+void ParameterRules::divide(const std::string& list, const std::vector<NamedTensor>& parameters) {
   std::vector<std::string> told;
   for (const std::string& text : entries_of("train.groups", list)) {
-    const Entry entry = entry_of(text);
-    require_match("train.groups", entry.pattern);
+    const auto [pattern, settings] = entry_of(text);
+    require_match("train.groups", pattern, parameters);
     int64_t taken = 0;
-    for (const NamedTensor& parameter : matching(entry.pattern))
-      taken += entry_of_.emplace(parameter.name, entries_.size()).second ? 1 : 0;
-    require(taken > 0, "train.groups: ", entry.pattern,
+    for (const NamedTensor& parameter : matching(parameters, pattern))
+      taken += settings_.emplace(parameter.name, settings).second ? 1 : 0;
+    require(taken > 0, "train.groups: ", pattern,
             " matches only parameters that are frozen or that an earlier entry has taken");
-    entries_.push_back(entry);
     told.push_back(concat(text, " (", counted(taken, "tensor"), ")"));
   }
   description_ += concat("\ngroups: ", joined(told));
 }
 
 ParameterGroup ParameterRules::group(const std::string& name, const ParameterGroup& usual) const {
-  const auto found = entry_of_.find(name);
-  if (found == entry_of_.end()) return usual;
+  const auto found = settings_.find(name);
+  if (found == settings_.end()) return usual;
   ParameterGroup group = usual;
-  const std::map<std::string, double>& settings = entries_[found->second].settings;
+  const std::map<std::string, double>& settings = found->second;
   if (const auto factor = settings.find("lr_factor"); factor != settings.end())
     group.learning_rate_factor = factor->second;
   if (const auto decay = settings.find("weight_decay"); decay != settings.end())

@@ -20,7 +20,7 @@ bool matches_pattern(std::string_view pattern, std::string_view name);
 class ParameterRules {
  public:
   /// Freezes the parameters that match train.freeze. Throws UserError naming a malformed or unmatched entry.
-  ParameterRules(const OptimizerOptions& options, std::vector<NamedTensor> parameters);
+  ParameterRules(const OptimizerOptions& options, const std::vector<NamedTensor>& parameters);
 
   /// Returns the group of a parameter that is usually in `usual`, with the settings of train.groups.
   ParameterGroup group(const std::string& name, const ParameterGroup& usual) const;
@@ -28,19 +28,10 @@ class ParameterRules {
   const std::string& description() const { return description_; }
 
  private:
-  struct Entry {
-    std::string pattern;
-    std::map<std::string, double> settings;
-  };
-  static Entry entry_of(const std::string& text);
-  std::vector<NamedTensor> matching(const std::string& pattern) const;
-  void require_match(const std::string& key, const std::string& pattern) const;
-  void freeze(const std::string& list);
-  void divide(const std::string& list);
+  void freeze(const std::string& list, const std::vector<NamedTensor>& parameters);
+  void divide(const std::string& list, const std::vector<NamedTensor>& parameters);
 
-  std::vector<NamedTensor> parameters_;
-  std::vector<Entry> entries_;              ///< of train.groups
-  std::map<std::string, size_t> entry_of_;  ///< [parameter]
+  std::map<std::string, std::map<std::string, double>> settings_;  ///< [parameter], of train.groups
   std::string description_;
 };
 

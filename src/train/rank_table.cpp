@@ -9,8 +9,8 @@
 #include "comm/heartbeat.h"
 #include "core/error.h"
 #include "core/gpu.h"
-#include "core/host.h"
 #include "core/log.h"
+#include "core/process.h"
 #include "core/text.h"
 #include "core/version.h"
 #include "kernels/processor.h"
@@ -24,18 +24,6 @@ RankDevice this_place() {
   const GpuProperties properties = gpu_properties(gpu_of(current_stream()));
   place.gpu = properties.name;
   place.gpu_id = properties.uuid.substr(0, sizeof("GPU-12345678") - 1);
-  return place;
-}
-
-std::string to_text(const RankDevice& place) {
-  return concat(place.host, "\n", place.processor, "\n", place.gpu, "\n", place.gpu_id);
-}
-
-RankDevice to_place(const std::string& text) {
-  RankDevice place;
-  std::istringstream lines(text);
-  for (std::string* field : {&place.host, &place.processor, &place.gpu, &place.gpu_id})
-    std::getline(lines, *field);
   return place;
 }
 
@@ -93,9 +81,15 @@ std::string mixed_processors(const std::vector<RankDevice>& places) {
 }
 
 std::vector<RankDevice> gather_places(const World& world) {
+  const auto [host, processor, gpu, gpu_id] = this_place();
+  const std::string mine = concat(host, "\n", processor, "\n", gpu, "\n", gpu_id);
   std::vector<RankDevice> places;
-  for (const std::string& text : world.communicator().all_gather_text(to_text(this_place())))
-    places.push_back(to_place(text));
+  for (const std::string& text : world.communicator().all_gather_text(mine)) {
+    std::istringstream lines(text);
+    RankDevice& place = places.emplace_back();
+    for (std::string* field : {&place.host, &place.processor, &place.gpu, &place.gpu_id})
+      std::getline(lines, *field);
+  }
   return places;
 }
 

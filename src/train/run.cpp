@@ -25,7 +25,6 @@
 #include "train/run_log.h"
 #include "train/run_snapshots.h"
 #include "train/run_state.h"
-#include "train/scope.h"
 #include "train/step_runner.h"
 
 namespace lockstep {

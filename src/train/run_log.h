@@ -7,10 +7,20 @@
 #include "comm/world.h"
 #include "dist/data_parallel.h"
 #include "job/job.h"
+#include "snapshot/stored_snapshot.h"
 #include "train/run.h"
 #include "train/task.h"
 
 namespace lockstep {
+
+/// Returns the scope of bits: the facts that decide a run's bits besides its semantic settings and its data.
+/// They are the version of this program's arithmetic, and the GPU's model with cuBLASLt's version, or the CPU
+/// and AMX if that multiplies. The number of ranks counts if MPI or NCCL adds. `train.device` and `train.amx`
+/// must be in effect.
+std::string scope_of_bits(const Job& job, const World& world);
+
+/// Logs a warning if `snapshot` was written in a scope other than `here`, the scope of the run that resumes.
+void compare_scope(const Snapshot& snapshot, const std::string& here);
 
 /// Logs the start of a run on rank 0, with its ranks, device, data, model, memory, steps and folder.
 void log_start(const RunParts& run, const DataParallel& data_parallel, int64_t steps);

@@ -98,10 +98,6 @@ bool RunSnapshots::is_best(double validation_loss) {
   return best;
 }
 
-void RunSnapshots::go_on() const {
-  if (writer_) writer_->go_on();
-}
-
 bool RunSnapshots::save_last(Snapshot snapshot) {
   if (!writer_) return false;
   const int64_t step = snapshot.step;
@@ -115,10 +111,6 @@ bool RunSnapshots::save_last(Snapshot snapshot) {
   const bool is_saved = writer_->finish() == step;
   report_progress("ending");
   return is_saved;
-}
-
-void RunSnapshots::finish() const {
-  if (writer_) writer_->finish();
 }
 
 void RunSnapshots::save(Snapshot snapshot, SnapshotWriter::Purpose purpose) {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/clock.h"
+#include "job/job.h"
 #include "snapshot/run_folder.h"
 #include "snapshot/snapshot_writer.h"
 
@@ -33,7 +34,9 @@ class RunSnapshots {
   /// Returns whether this validation loss is the best so far. Models whose snapshot failed do not count.
   bool is_best(double validation_loss);
   /// Continues a snapshot that is being written. Call it after each step.
-  void go_on() const;
+  void go_on() const {
+    if (writer_) writer_->go_on();
+  }
   /// Writes a snapshot for these purposes, of which there is one. All ranks have ended the step. Needs a
   /// snapshot.path.
   void save(Snapshot snapshot, SnapshotWriter::Purpose purpose);
@@ -41,7 +44,9 @@ class RunSnapshots {
   /// same state. Returns false if it cannot be written.
   bool save_last(Snapshot snapshot);
   /// Waits for the snapshot that is being written.
-  void finish() const;
+  void finish() const {
+    if (writer_) writer_->finish();
+  }
   /// Returns whether this object began to write a snapshot to resume from.
   bool has_begun_any() const { return has_begun_any_; }
 

@@ -10,7 +10,6 @@
 #include "core/log.h"
 #include "core/terminal.h"
 #include "core/text.h"
-#include "job/check_job.h"
 #include "job/keys.h"
 #include "job/resolve.h"
 #include "program/program.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <sstream>
 
-#include "core/host.h"
+#include "core/process.h"
 #include "core/text.h"
 #include "core/version.h"
 #include "kernels/processor.h"

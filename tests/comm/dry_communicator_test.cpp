@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/dry_communicator.h"
-
 #include <array>
 #include <atomic>
 #include <gtest/gtest.h>
 #include <memory>
 
+#include "comm/local_communicator.h"
 #include "comm/world.h"
 #include "core/dry_run.h"
 #include "core/error.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "config/ini.h"
+#include "config/settings.h"
 #include "core/gpu.h"
 #include "support/config_support.h"
 

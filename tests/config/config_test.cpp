@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "comm/local_communicator.h"
-#include "config/ini.h"
+#include "config/settings.h"
 #include "support/config_support.h"
 #include "support/temporary_directory.h"
 

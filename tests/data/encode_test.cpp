@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/encode.h"
-
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <numeric>
@@ -8,7 +6,7 @@
 #include "core/error.h"
 #include "core/thread_pool.h"
 #include "data/bytes.h"
-#include "data/tokens.h"
+#include "data/read_corpus.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
 

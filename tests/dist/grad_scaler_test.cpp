@@ -7,7 +7,7 @@
 
 #include "comm/local_communicator.h"
 #include "dist/data_parallel.h"
-#include "parameters/adamw.h"
+#include "parameters/optimizer.h"
 #include "tests/dist/momentum.h"
 #include "tests/dist/tiny_model.h"
 

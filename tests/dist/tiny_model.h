@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "nn/initial_values.h"
+#include "nn/module.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 

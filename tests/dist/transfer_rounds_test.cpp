@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "movement/sharding.h"
-#include "nn/initial_values.h"
+#include "nn/module.h"
 
 namespace lockstep::transfer_rounds_test {
 namespace {

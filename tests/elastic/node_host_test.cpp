@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elastic/node_host.h"
-
 #include <functional>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "elastic/node.h"
 #include "support/eventually.h"
 #include "support/temporary_directory.h"
 

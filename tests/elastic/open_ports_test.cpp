@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "core/descriptor.h"
-#include "net/tcp_sockets.h"
+#include "net/addresses.h"
 #include "tests/elastic/lockrun_job.h"
 
 namespace lockstep {

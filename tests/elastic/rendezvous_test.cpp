@@ -6,7 +6,7 @@
 #include <poll.h>
 #include <sys/stat.h>
 
-#include "core/host.h"
+#include "core/process.h"
 #include "elastic/launchers.h"
 #include "net/addresses.h"
 #include "support/temporary_directory.h"

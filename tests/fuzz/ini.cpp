@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configurations. A value that was read is written so that it reads back the same.
-#include "config/ini.h"
-
+#include "config/settings.h"
 #include "fuzz/fuzz.h"
 #include "job/keys.h"
 #include "job/resolve.h"

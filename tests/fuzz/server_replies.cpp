@@ -8,7 +8,7 @@
 #include "fuzz/fuzz.h"
 #include "store/credentials.h"
 #include "store/http.h"
-#include "store/s3_store.h"
+#include "store/s3_client.h"
 
 using namespace lockstep;
 

@@ -6,9 +6,8 @@
 #include "core/hash.h"
 #include "fuzz/fuzz.h"
 #include "models/gpt2/gpt.h"
-#include "parameters/adamw.h"
+#include "parameters/optimizer.h"
 #include "parameters/placed_tensors.h"
-#include "snapshot/restore.h"
 #include "snapshot/stored_snapshot.h"
 #include "tensor/safetensors.h"
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hosting/fences.h"
-
 #include <gtest/gtest.h>
 
 #include "core/error.h"
+#include "hosting/host_links.h"
 
 namespace lockstep {
 namespace {

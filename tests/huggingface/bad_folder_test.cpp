@@ -8,10 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "huggingface/load_model.h"
 #include "huggingface/model_layout.h"
+#include "huggingface/source_model.h"
 #include "models/family.h"
-#include "nn/text_model.h"
+#include "nn/generate.h"
 #include "parameters/parameter_space.h"
 #include "tensor/create.h"
 #include "tensor/safetensors.h"

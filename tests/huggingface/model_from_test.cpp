@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 
-#include "huggingface/load_model.h"
 #include "huggingface/model_layout.h"
+#include "huggingface/source_model.h"
 #include "models/family.h"
 #include "models/gpt2/gpt2_options.h"
 #include "tensor/create.h"
@@ -16,7 +16,7 @@
 #include "tensor/safetensors.h"
 #include "tests/support/tiny_training.h"
 #include "tests/support/user_error.h"
-#include "train/language_model.h"
+#include "train/language_task.h"
 
 namespace lockstep {
 namespace {

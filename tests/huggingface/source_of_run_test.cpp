@@ -4,8 +4,8 @@
 #include <fstream>
 #include <gtest/gtest.h>
 
-#include "huggingface/load_model.h"
 #include "huggingface/model_layout.h"
+#include "huggingface/source_model.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 #include "tests/support/tiny_training.h"

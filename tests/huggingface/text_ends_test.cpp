@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "huggingface/load_model.h"
 #include "huggingface/model_layout.h"
+#include "huggingface/source_model.h"
 #include "tests/support/tiny_training.h"
 #include "tests/support/user_error.h"
 #include "tokenizer/load_tokenizer.h"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "keeper/memory_kills.h"
-
 #include <gtest/gtest.h>
 
+#include "keeper/diagnosis.h"
 #include "tests/support/temporary_directory.h"
 
 namespace lockstep {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "keeper/stacks.h"
-
 #include <csignal>
 #include <cstdlib>
 #include <gtest/gtest.h>
 
 #include "core/file.h"
 #include "core/process.h"
+#include "keeper/diagnosis.h"
 #include "tests/support/eventually.h"
 
 namespace lockstep {

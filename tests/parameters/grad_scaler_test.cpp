@@ -8,8 +8,7 @@
 #include <limits>
 
 #include "kernels/adamw.h"
-#include "parameters/adamw.h"
-#include "parameters/sgd.h"
+#include "parameters/optimizer.h"
 #include "support/golden.h"
 #include "support/gradient_check.h"
 #include "support/user_error.h"

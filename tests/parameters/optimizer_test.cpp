@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares ten steps of each optimizer with its definition in doubles.
+#include "parameters/optimizer.h"
+
 #include <cmath>
 #include <vector>
 
-#include "parameters/adamw.h"
 #include "parameters/gradient_norm.h"
-#include "parameters/sgd.h"
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
 

@@ -6,8 +6,7 @@
 #include "core/text.h"
 #include "dist/data_parallel.h"
 #include "nn/layers.h"
-#include "parameters/adamw.h"
-#include "plan/language_planner.h"
+#include "parameters/optimizer.h"
 #include "plan/memory_advice.h"
 #include "support/config_support.h"
 #include "support/counting_pool.h"
@@ -15,7 +14,7 @@
 #include "support/tiny_training.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
-#include "train/language_model.h"
+#include "train/language_task.h"
 
 namespace lockstep {
 namespace {

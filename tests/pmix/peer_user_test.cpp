@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pmix/peer_user.h"
-
 #include <gtest/gtest.h>
 #include <pwd.h>
 #include <sys/socket.h>
@@ -9,6 +7,7 @@
 
 #include "core/clock.h"
 #include "net/socket.h"
+#include "pmix/port_guard.h"
 
 namespace lockstep {
 namespace {

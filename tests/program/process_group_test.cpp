@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "program/process_group.h"
-
 #include <csignal>
 #include <gtest/gtest.h>
 
 #include "core/process.h"
+#include "program/signals.h"
 #include "tests/support/eventually.h"
 
 namespace lockstep {

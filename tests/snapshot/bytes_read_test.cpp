@@ -5,7 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "huggingface/load_model.h"
+#include "huggingface/source_model.h"
 #include "snapshot/run_folder.h"
 #include "tests/support/held_tensors.h"
 #include "tests/support/tiny_training.h"

@@ -8,9 +8,9 @@
 
 #include "comm/local_communicator.h"
 #include "core/error.h"
-#include "snapshot/restore.h"
 #include "snapshot/snapshot_writer.h"
-#include "store/folder_store.h"
+#include "snapshot/stored_snapshot.h"
+#include "store/object_store.h"
 #include "tensor/safetensors.h"
 #include "tests/support/config_support.h"
 #include "tests/support/held_tensors.h"

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 #include <map>
 
-#include "snapshot/restore.h"
 #include "snapshot/run_folder.h"
 #include "snapshot/snapshot_store.h"
+#include "snapshot/stored_snapshot.h"
 #include "tensor/create.h"
 #include "tests/support/config_support.h"
 #include "tests/support/held_tensors.h"

@@ -9,9 +9,9 @@
 
 #include "comm/local_communicator.h"
 #include "core/error.h"
-#include "parameters/adamw.h"
-#include "snapshot/restore.h"
+#include "parameters/optimizer.h"
 #include "snapshot/snapshot_store.h"
+#include "snapshot/stored_snapshot.h"
 #include "tests/support/config_support.h"
 #include "tests/support/held_tensors.h"
 #include "tests/support/load_snapshot.h"

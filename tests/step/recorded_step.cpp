@@ -5,8 +5,7 @@
 
 #include "core/gpu.h"
 #include "emulator/emulator.h"
-#include "nn/initial_values.h"
-#include "train/language_model.h"
+#include "nn/module.h"
 #include "train/language_task.h"
 #include "train/step_runner.h"
 

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "core/clock.h"
-#include "core/host.h"
+#include "core/process.h"
 #include "tests/store/aws_support.h"
 #include "tests/store/start_of.h"
 #include "tests/support/eventually.h"

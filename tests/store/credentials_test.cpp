@@ -4,7 +4,7 @@
 #include <atomic>
 #include <ctime>
 
-#include "store/retry.h"
+#include "store/http.h"
 #include "tests/store/aws_support.h"
 #include "tests/support/http_server.h"
 #include "tests/support/user_error.h"

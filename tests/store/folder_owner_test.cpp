@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/folder_owner.h"
-
 #include <atomic>
 #include <csignal>
 #include <filesystem>
@@ -11,8 +9,9 @@
 #include <unistd.h>
 
 #include "core/error.h"
-#include "core/host.h"
-#include "store/folder_store.h"
+#include "core/process.h"
+#include "store/object_store.h"
+#include "store/owner.h"
 #include "tests/store/put_group.h"
 #include "tests/store/start_of.h"
 #include "tests/support/eventually.h"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/folder_store.h"
-
 #include <array>
 #include <filesystem>
 #include <gtest/gtest.h>

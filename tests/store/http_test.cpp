@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <map>
 
-#include "store/retry.h"
 #include "tests/store/aws_support.h"
 #include "tests/support/http_server.h"
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/retry.h"
-
 #include <algorithm>
 #include <gtest/gtest.h>
 
+#include "store/http.h"
 #include "tests/support/user_error.h"
 
 namespace lockstep {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/s3_signature.h"
-
 #include <gtest/gtest.h>
+
+#include "store/credentials.h"
 
 namespace lockstep {
 namespace {

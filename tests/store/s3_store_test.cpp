@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/s3_store.h"
-
 #include <array>
 #include <atomic>
 
 #include "core/error.h"
+#include "store/s3_client.h"
 #include "tests/store/aws_support.h"
 #include "tests/store/put_group.h"
 #include "tests/support/user_error.h"

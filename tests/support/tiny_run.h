@@ -9,7 +9,6 @@
 #include "support/run_result.h"
 #include "support/temporary_directory.h"
 #include "tokenizer/char_tokenizer.h"
-#include "train/language_model.h"
 #include "train/language_task.h"
 #include "train/trainer.h"
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/early_stopping.h"
-
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <limits>
 
 #include "support/tiny_training.h"
 #include "support/user_error.h"
+#include "train/evaluation.h"
 
 namespace lockstep {
 namespace {

@@ -13,7 +13,7 @@
 #include "tests/support/config_support.h"
 #include "tests/support/load_snapshot.h"
 #include "tests/support/tiny_training.h"
-#include "train/scope.h"
+#include "train/run_log.h"
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "tensor/create.h"
-#include "writing/prompt_lines.h"
+#include "writing/write_texts.h"
 
 namespace lockstep {
 namespace {

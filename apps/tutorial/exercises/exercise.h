@@ -18,7 +18,7 @@
 #include "dist/data_parallel.h"
 #include "nn/layers.h"
 #include "nn/module.h"
-#include "parameters/sgd.h"
+#include "parameters/optimizer.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 #include "tensor/safetensors.h"

@@ -13,7 +13,7 @@
 #include "dist/data_parallel.h"
 #include "nn/generate.h"
 #include "nn/layers.h"
-#include "parameters/adamw.h"
+#include "parameters/optimizer.h"
 #include "tensor/create.h"
 #include "tensor/operators.h"
 #include "tensor/safetensors.h"

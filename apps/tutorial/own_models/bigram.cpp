@@ -11,7 +11,7 @@
 #include "data/loader.h"
 #include "dist/data_parallel.h"
 #include "nn/module.h"
-#include "parameters/adamw.h"
+#include "parameters/optimizer.h"
 #include "tensor/create.h"
 #include "tensor/operators.h"
 #include "tensor/safetensors.h"

@@ -12,7 +12,7 @@
 #include "core/graph.h"
 #include "core/log.h"
 #include "core/memory.h"
-#include "core/wording.h"
+#include "core/text.h"
 #include "kernels/cuda/matmul_epilogue.h"
 #include "kernels/cuda/matmul_tuning.cuh"
 #include "kernels/elementwise.h"

@@ -11,7 +11,6 @@
 #include "core/cuda_check.h"
 #include "core/gpu.h"
 #include "core/text.h"
-#include "core/wording.h"
 #include "kernels/cuda/matmul_product.cuh"
 
 namespace lockstep {

@@ -8,7 +8,6 @@
 
 #include "nn/language_model.h"
 #include "nn/layers.h"
-#include "nn/transformer_block.h"
 
 namespace lockstep {
 

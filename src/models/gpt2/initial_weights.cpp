@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "nn/initial_values.h"
+#include "nn/module.h"
 
 namespace lockstep {
 

@@ -8,10 +8,9 @@
 #include "models/gpt2/gpt.h"
 #include "models/gpt2/initial_weights.h"
 #include "nn/module.h"
-#include "parameters/adamw.h"
 #include "parameters/grad_scaler.h"
 #include "parameters/gradient_norm.h"
-#include "parameters/sgd.h"
+#include "parameters/optimizer.h"
 #include "tensor/ops.h"
 
 namespace lockstep::golden_test {

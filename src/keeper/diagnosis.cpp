@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "keeper/stacks.h"
+#include "keeper/diagnosis.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "core/clock.h"
@@ -11,7 +13,7 @@
 #include "core/file.h"
 #include "core/process.h"
 #include "core/text.h"
-#include "program/process_group.h"
+#include "program/signals.h"
 
 namespace lockstep {
 namespace {
@@ -54,6 +56,23 @@ std::string threads_of(pid_t process) {
 }
 
 }  // namespace
+
+MemoryKills::MemoryKills(ControlGroups groups, std::string machine)
+    : groups_(std::move(groups)), machine_(std::move(machine)), before_(count()) {}
+
+std::string MemoryKills::reason() const {
+  if (count() <= before_) return "";
+  const double limit = groups_.memory_limit();
+  const double machine = 1024 * number_in_file(machine_ + "/meminfo", "MemTotal:");
+  return limit < machine ? "the limit of its control group is " + bytes_text(limit)
+                         : "the machine ran out of memory";
+}
+
+int64_t MemoryKills::count() const {
+  if (const auto kills = groups_.memory_kills()) return *kills;
+  const double kills = number_in_file(machine_ + "/vmstat", "oom_kill");
+  return std::isfinite(kills) ? static_cast<int64_t>(kills) : 0;
+}
 
 std::string stacks_of_group(pid_t group, double seconds) {
   const Clock::time_point deadline = after(seconds);

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <string>
+#include <sys/types.h>
 
-#include "comm/control_groups.h"
+#include "comm/memory_limit.h"
 
 namespace lockstep {
 
@@ -24,5 +25,9 @@ class MemoryKills {
   std::string machine_;
   int64_t before_;
 };
+
+/// Returns the stacks of all threads of a process group, as eu-stack or gdb prints them within `seconds`. For
+/// a process that neither can read, returns what the kernel knows about each thread.
+std::string stacks_of_group(pid_t group, double seconds);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/step_meter.h"
+#include "train/run_state.h"
 
 #include <algorithm>
 #include <chrono>
