@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "json/json_field.h"
+#include "models/gpt2/gpt2_options.h"
 
 namespace lockstep {
 namespace {
