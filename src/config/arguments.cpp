@@ -52,7 +52,7 @@ std::string suggestion(const Arguments& arguments, const KeyTable& keys) {
 
 /// Returns the type, default and unit of a key: "integer; default 64 tokens".
 std::string facts_of(const Key& key, const Settings& defaults) {
-  const std::string value = defaults[key.name];
+  const std::string& value = defaults[key.name];
   const std::string unit = key.unit.empty() ? "" : " " + key.unit;
   return concat(key.type, "; default ", value.empty() ? "empty" : value, unit);
 }
