@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Hugging Face folder: job.json, the index (or nothing), and a file of tensors.
+// A Hugging Face folder: config.json, the index (or nothing), and a file of tensors.
 #include "huggingface/model_folder.h"
 
 #include "fuzz/fuzz.h"
@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
     const ModelDescription again = read_model_config(written, "again");
     fuzz::check(again.family->config_json(again, DType::f32) == written, "reads back differently:\n",
                 written);
-    if (job.model.layers > 64) return;  // the names of more tensors take long
+    if (model.options.n_layer > 64) return;  // the names of more tensors take long
     std::map<std::string, std::string> objects = {{"config.json", parts[0]}};
     if (!parts[1].empty()) objects["model.safetensors.index.json"] = parts[1];
     objects[parts[1].empty() ? "model.safetensors" : "a.safetensors"] = parts[2];
