@@ -46,11 +46,14 @@ ValueFormat<T> word_format(const Words<T>& words);
 template <class Options>
 class Rows {
  public:
-  /// A key and its field.
-  struct Row {
-    Key key;
+  /// Reads a text into a field of the options, and writes the field as text.
+  struct Field {
     std::function<void(Options&, const std::string& text, const std::string& what)> read;
     std::function<std::string(const Options&)> write;
+  };
+  struct Row {
+    Key key;
+    Field field;
   };
 
   Rows(std::string section, std::string heading)
@@ -105,7 +108,7 @@ class Rows {
  private:
   static void try_to_read(const Row& row, Options& options, const Setting& setting) {
     try {
-      row.read(options, setting.value, setting.origin);
+      row.field.read(options, setting.value, setting.origin);
     } catch (const UserError&) {
       return;
     }
@@ -125,11 +128,12 @@ class Rows {
     key.canonical = [format](const std::string& text, const std::string& what) {
       return format.write(format.read(text, what));
     };
-    rows_.push_back(
-        {.key = std::move(key),
-         .read = [field, read = format.read](Options& options, const std::string& text,
-                                             const std::string& what) { options.*field = read(text, what); },
-         .write = [field, write = format.write](const Options& options) { return write(options.*field); }});
+    rows_.push_back({.key = std::move(key),
+                     .field = {.read = [field, read = format.read](
+                                           Options& options, const std::string& text,
+                                           const std::string& what) { options.*field = read(text, what); },
+                               .write = [field, write = format.write](
+                                            const Options& options) { return write(options.*field); }}});
     return rows_.back().key;
   }
 
@@ -188,9 +192,11 @@ Rows<Whole> rows_within(const Rows<Options>& rows, Part part) {
   Rows<Whole> within("", "");
   for (const auto& row : rows.rows())
     within.add({.key = row.key,
-                .read = [part, read = row.read](Whole& whole, const std::string& text,
-                                                const std::string& what) { read(part(whole), text, what); },
-                .write = [part, write = row.write](const Whole& whole) { return write(part(whole)); }});
+                .field = {.read = [part, read = row.field.read](
+                                      Whole& whole, const std::string& text,
+                                      const std::string& what) { read(part(whole), text, what); },
+                          .write = [part, write = row.field.write](
+                                       const Whole& whole) { return write(part(whole)); }}});
   return within;
 }
 

@@ -181,13 +181,14 @@ Wording wording_of(const KeyTable& keys) {
 
 Job JobKeys::job_of(const Settings& settings) const {
   Job job;
-  for (const auto& row : rows_) row.read(job, settings[row.key.name], row.key.name + ": ");
+  for (size_t k = 0; k < keys_.size(); ++k)
+    fields_[k].read(job, settings[keys_[k].name], keys_[k].name + ": ");
   return job;
 }
 
 Settings JobKeys::settings_of(const Job& job) const {
   Layer values;
-  for (const auto& row : rows_) values.push_back({row.key.name, row.write(job), ""});
+  for (size_t k = 0; k < keys_.size(); ++k) values.push_back({keys_[k].name, fields_[k].write(job), ""});
   Settings settings(*this);
   settings.add(values);
   return settings;

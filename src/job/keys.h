@@ -20,7 +20,7 @@ class JobKeys : public KeyTable {
     const Rows<Job> of_job = rows_within<Job>(rows, part_of);
     for (const auto& row : of_job.rows()) {
       keys_.push_back(row.key);
-      rows_.push_back(row);
+      fields_.push_back(row.field);
     }
   }
 
@@ -30,7 +30,7 @@ class JobKeys : public KeyTable {
   Settings settings_of(const Job& job) const;
 
  private:
-  std::vector<Rows<Job>::Row> rows_;  ///< in the order of the keys
+  std::vector<Rows<Job>::Field> fields_;  ///< in the order of the keys
 };
 
 /// Returns the keys of all rooms, in the order of --help. The first call sets the wording of this process:
