@@ -8,7 +8,7 @@ namespace lockstep {
 /// y = (x - mean) * rstd * weight + bias for every row. rstd = 1 / sqrt(variance + epsilon), with the biased
 /// variance (Ba et al. 2016, eq. 3). The first pass computes the mean, the second the squares around it. With
 /// `residual`, x + residual is rounded to the storage type and written to `sum`. Then this sum is normalised
-/// instead of x.
+/// instead of x. Without `mean` the mean is taken as 0: RMSNorm (Zhang & Sennrich 2019, eq. 4).
 struct LayerNormForward {
   static constexpr const char* name = "layer_norm_forward";
   View x;              ///< [..., columns]
@@ -17,15 +17,15 @@ struct LayerNormForward {
   View bias = {};      ///< [columns], optional
   View sum = {};       ///< like x, given exactly if residual is; may alias x or residual
   View y;              ///< like x; may alias x or residual
-  View mean;           ///< [rows], f32 for 16-bit x; written for the backward
-  View rstd;           ///< [rows], like mean
+  View mean = {};      ///< [rows], like rstd, optional; written for the backward
+  View rstd;           ///< [rows], f32 for 16-bit x; written for the backward
   double epsilon = 1e-5;
 
   void check() const {
     expect(x.shape.rank() >= 1 && y.shape == x.shape, "y is ", y.shape, ", x is ", x.shape);
     expect(weight.size() == x.shape[-1] && (!bias || bias.size() == x.shape[-1]), "weight is ", weight.shape,
            ", bias is ", bias.shape, ", x is ", x.shape);
-    expect(mean.size() == x.shape.rows() && rstd.size() == x.shape.rows(), "mean is ", mean.shape,
+    expect((!mean || mean.size() == x.shape.rows()) && rstd.size() == x.shape.rows(), "mean is ", mean.shape,
            ", rstd is ", rstd.shape, ", x is ", x.shape);
     expect(static_cast<bool>(residual) == static_cast<bool>(sum), "residual and sum must be given together");
     for (const View* view : {&residual, &sum})
@@ -34,8 +34,8 @@ struct LayerNormForward {
     for (const View* view : {&residual, &weight, &bias, &sum, &y})
       expect(!*view || view->dtype == x.dtype, "all tensors must be ", x.dtype, ", like x");
     for (const View* view : {&mean, &rstd})
-      expect(view->dtype == accumulator_dtype(x.dtype), "mean and rstd of ", x.dtype, " rows must be ",
-             accumulator_dtype(x.dtype), ", not ", view->dtype);
+      expect(!*view || view->dtype == accumulator_dtype(x.dtype), "mean and rstd of ", x.dtype,
+             " rows must be ", accumulator_dtype(x.dtype), ", not ", view->dtype);
   }
 };
 void run(CpuStream, const LayerNormForward&);
@@ -47,7 +47,7 @@ struct LayerNormBackward {
   static constexpr const char* name = "layer_norm_backward";
   View x;             ///< [..., columns], the input of the forward
   View weight;        ///< [columns]
-  View mean;          ///< [rows], of the forward
+  View mean = {};     ///< [rows], of the forward; empty if the forward had none
   View rstd;          ///< [rows], of the forward
   View dy;            ///< like x
   View carried = {};  ///< like x, optional: the gradient that x has already received
@@ -63,7 +63,7 @@ struct LayerNormBackward {
     expect(weight.size() == columns && dweight.size() == columns && (!dbias || dbias.size() == columns),
            "weight is ", weight.shape, ", dweight is ", dweight.shape, ", dbias is ", dbias.shape, ", x is ",
            x.shape);
-    expect(mean.size() == x.shape.rows() && rstd.size() == x.shape.rows(), "mean is ", mean.shape,
+    expect((!mean || mean.size() == x.shape.rows()) && rstd.size() == x.shape.rows(), "mean is ", mean.shape,
            ", rstd is ", rstd.shape, ", x is ", x.shape);
     expect(!carried || carried.shape == x.shape, "carried is ", carried.shape, ", x is ", x.shape);
     for (const View* view : {&weight, &dy, &carried, &dx})

@@ -120,6 +120,40 @@ LOCKSTEP_ELEMENTARY float tanh(float x) {
   return std::copysign(magnitude < 0.625f ? near_zero : away, x);
 }
 
+/// The sine and the cosine of an angle.
+struct SineCosine {
+  double sine, cosine;
+};
+
+/// Returns the sine and cosine of an angle in radians within 1 ulp of 1, for |angle| < 2^31.
+LOCKSTEP_ELEMENTARY SineCosine sine_and_cosine(double angle) {
+  // angle = n * pi / 2 + r with |r| <= pi / 4. The low bits of `shifted` are n.
+  const double shifted = std::fma(angle, 0x1.45f306dc9c883p-1, 0x1.8p52);
+  const double n = shifted - 0x1.8p52;
+  const double r = std::fma(n, -0x1.1a62633145c07p-54, std::fma(n, -0x1.921fb54442d18p0, angle));
+  const double square = r * r;
+  double s = 1.0 / 355687428096000.0;  // Taylor series: 1 / 17!
+  s = std::fma(s, square, -1.0 / 1307674368000.0);
+  s = std::fma(s, square, 1.0 / 6227020800.0);
+  s = std::fma(s, square, -1.0 / 39916800.0);
+  s = std::fma(s, square, 1.0 / 362880.0);
+  s = std::fma(s, square, -1.0 / 5040.0);
+  s = std::fma(s, square, 1.0 / 120.0);
+  s = std::fma(s, square, -1.0 / 6.0);
+  s = std::fma(s * square, r, r);
+  double c = 1.0 / 20922789888000.0;  // 1 / 16!
+  c = std::fma(c, square, -1.0 / 87178291200.0);
+  c = std::fma(c, square, 1.0 / 479001600.0);
+  c = std::fma(c, square, -1.0 / 3628800.0);
+  c = std::fma(c, square, 1.0 / 40320.0);
+  c = std::fma(c, square, -1.0 / 720.0);
+  c = std::fma(c, square, 1.0 / 24.0);
+  c = std::fma(c * square, square, std::fma(-0.5, square, 1.0));
+  const uint64_t quarter = std::bit_cast<uint64_t>(shifted);
+  const double sine = (quarter & 1) != 0 ? c : s, cosine = (quarter & 1) != 0 ? s : c;
+  return {(quarter & 2) != 0 ? -sine : sine, ((quarter + 1) & 2) != 0 ? -cosine : cosine};
+}
+
 /// Returns log(erfc(x)) for x in [1, 4]. The result is at most 0 for all x >= 0.
 LOCKSTEP_ELEMENTARY float log_erfc(float x) {
   const float t = x > 4.0f ? 4.0f : x;

@@ -35,12 +35,13 @@ void forward_rows(const LayerNormForward& k, int64_t begin, int64_t end) {
       x = sum;
     }
     const auto distance = [=](int64_t i, T from) { return static_cast<T>(x[i]) - from; };
-    const T mean = lane_sum<T>(columns, [=](int64_t i) { return x[i]; }) / static_cast<T>(columns);
+    const T mean =
+        k.mean ? lane_sum<T>(columns, [=](int64_t i) { return x[i]; }) / static_cast<T>(columns) : T(0);
     const T variance =
         lane_sum<T>(columns, [=](int64_t i) { return distance(i, mean) * distance(i, mean); }) /
         static_cast<T>(columns);
     const T rstd = T(1) / std::sqrt(variance + static_cast<T>(k.epsilon));
-    k.mean.as<T>()[row] = mean;
+    if (k.mean) k.mean.as<T>()[row] = mean;
     k.rstd.as<T>()[row] = rstd;
     if (bias)
       map_range<T>(
@@ -75,7 +76,7 @@ void backward_rows(const LayerNormBackward& k, int64_t first, int64_t count, T* 
            .dy = k.dy.as<S>() + offset,
            .carried = k.carried ? k.carried.as<S>() + offset : nullptr,
            .dx = k.dx.as<S>() + offset,
-           .mean = k.mean.as<T>()[first + r],
+           .mean = k.mean ? k.mean.as<T>()[first + r] : T(0),
            .rstd = k.rstd.as<T>()[first + r]};
     using Values = Simd<T>;
     Values shift, slope;
@@ -85,7 +86,7 @@ void backward_rows(const LayerNormBackward& k, int64_t first, int64_t count, T* 
           shift = shift + weighted;
           slope = slope + weighted * Values::of([&](int64_t i) { return row.normalised(begin + i); }, used);
         });
-    row.shift = shift.total() / static_cast<T>(columns);
+    row.shift = k.mean ? shift.total() / static_cast<T>(columns) : T(0);
     row.slope = slope.total() / static_cast<T>(columns);
   }
   constexpr int64_t piece = 64;
