@@ -13,8 +13,7 @@ int main(int argc, char** argv) {
   std::string from, to, dtype = "fp32";
   const std::map<std::string, DType> dtypes = {
       {"fp32", DType::f32}, {"bf16", DType::bf16}, {"fp16", DType::f16}};
-  line.add("IN,--in", from,
-           "a run, a snapshot, or a Hugging Face folder of a GPT-2 (a path, s3:// or https://)",
+  line.add("IN,--in", from, "a run, a snapshot, or a Hugging Face folder (a path, s3:// or https://)",
            {.is_required = true, .is_path = true});
   line.add("OUT,--out", to, "a folder that does not exist", {.is_required = true, .is_path = true});
   line.add("--dtype", dtype, "the dtype of the written values", {.choices = {"fp32", "bf16", "fp16"}});

@@ -131,7 +131,7 @@ void ModelFolder::add(const std::string& name, TensorLocation place) {
   require(is_float, "tensor ", name, ": dtype ", place.dtype,
           " is not supported; it must be f32, bf16 or f16");
   require(tensors_.emplace(model_.family->stored_name(name), std::move(place)).second, "tensor ", name,
-          ": it appears twice, with and without transformer.");
+          ": it appears twice, with and without its prefix");
 }
 
 /// Unties a head that is stored with other values than the embedding, as transformers does. A tied head is
@@ -146,7 +146,7 @@ void ModelFolder::resolve_head() {
     log_warning(concat(store_->name_of(config_file), " ties the head to the embedding, but ",
                        head->second.file, " has other values for ", head_name,
                        ": the model keeps both, untied"));
-    model_.family->untie(model_);
+    model_.options.tie_weights = false;
     return;
   }
   tensors_.try_emplace(embedding_name, head->second);

@@ -190,7 +190,8 @@ void SourceModel::open_snapshot(const World& world) {
         if (tensor.name == table && tensor.shape.rank() == 2)
           (file == padding_file ? padding : rows) += tensor.shape[0];
     }
-    require(rows > 0, snapshot_->name(), " is not a snapshot of a GPT: it has no tensor ", table);
+    require(rows > 0, snapshot_->name(), " is not a snapshot of a ", model_.family->title(),
+            ": it has no tensor ", table);
   });
   rows = world.communicator().broadcast_value(rows, 0);
   padding = world.communicator().broadcast_value(padding, 0);

@@ -13,6 +13,7 @@
 #include "core/version.h"
 #include "data/loader.h"
 #include "kernels/processor.h"
+#include "models/family.h"
 
 namespace lockstep {
 namespace {
@@ -24,11 +25,14 @@ Layer sizes_of_preset(const std::vector<Layer>& layers) {
     for (const auto& [key, value, origin] : layer)
       if (key == "model.preset")
         chosen = job_keys().find(key, origin).canonical(value, concat(origin, ": ", key, ": "));
-  for (const auto& [name, n_layer, n_head, n_embd] : model_presets())
-    if (name == chosen)
-      return {{"model.n_layer", concat(n_layer)},
-              {"model.n_head", concat(n_head)},
-              {"model.n_embd", concat(n_embd)}};
+  for (const auto& [name, n_layer, n_head, n_embd, more] : model_presets()) {
+    if (name != chosen) continue;
+    Layer sizes{{"model.n_layer", concat(n_layer)},
+                {"model.n_head", concat(n_head)},
+                {"model.n_embd", concat(n_embd)}};
+    for (const auto& [key, value] : more) sizes.push_back({key, value});
+    return sizes;
+  }
   return {};
 }
 
@@ -231,8 +235,7 @@ void check_together(const Job& job, const Settings& settings) {
   require(steps == 0 || epochs == 0, "train.steps = ", steps, " and train.epochs = ", epochs,
           " both set the length of the run; set one of them to 0");
   require(steps > 0 || epochs > 0, "neither train.steps nor train.epochs is set; set one of them");
-  require(model.n_embd % model.n_head == 0, "model.n_embd = ", model.n_embd,
-          " is not a multiple of model.n_head = ", model.n_head, "; change one of them");
+  if (model.from.empty()) check_model(model);
   // The sizes of model.from are not known yet.
   const bool is_sized = model.from.empty() || settings.is_set("model.n_layer");
   require(!is_sized || job.compute.recompute.segments <= model.n_layer,
@@ -261,10 +264,11 @@ Device chosen_device(const Job& job) {
   require(wanted != Device::cuda || has_gpu, "train.device = cuda: ", why_no_gpu(), "; or set auto or cpu");
   if (!has_gpu) return Device::cpu;
   const DType precision = job.compute.precision;
-  const int64_t head = job.model.n_embd / job.model.n_head;
-  require(head <= 128 && (precision == DType::f32 || head % 8 == 0), "model.n_embd / model.n_head = ", head,
-          " channels per head; a GPU needs at most 128 and, in ", precision_name(precision),
-          ", a multiple of 8; change them, or set train.device = cpu");
+  const int64_t head = family_of(job.model).head_size(job.model);
+  require(
+      head <= 128 && (precision == DType::f32 || head % 8 == 0), "the model has ", head,
+      " channels per head (model.n_embd / model.n_head, or model.head_dim); a GPU needs at most 128 and, in ",
+      precision_name(precision), ", a multiple of 8; change them, or set train.device = cpu");
   return Device::cuda;
 }
 

@@ -36,8 +36,14 @@ class Family {
   /// Returns the sizes of an ordinary model. Memory plans blame the size that exceeds its ordinary value
   /// most.
   virtual ModelOptions ordinary() const = 0;
-  /// Returns the rows of the family's own options, which ModelOptions::own holds under the family's name.
+  /// Returns the rows of the options that not all families have. ModelOptions::own holds them. Related
+  /// families may share rows.
   virtual Rows<ModelOptions> rows() const = 0;
+  /// Throws UserError that names the keys if sizes do not fit together. The sizes of model.from are not known
+  /// yet.
+  virtual void check(const ModelOptions& options) const;
+  /// Returns the channels of an attention head.
+  virtual int64_t head_size(const ModelOptions& options) const { return options.n_embd / options.n_head; }
   /// Returns a model with the values of this seed. `options` gives all sizes: those of a ModelDescription.
   virtual std::unique_ptr<LanguageModel> make(const ModelOptions& options, const Recompute& recompute,
                                               uint64_t seed) const = 0;
@@ -67,8 +73,6 @@ class Family {
     bool is_tied = false;
   };
   virtual Head head(const ModelDescription& model) const = 0;
-  /// Gives the head values of its own.
-  virtual void untie(ModelDescription& /*model*/) const {}
 };
 
 /// Returns the families of all folders, in alphabetical order.
@@ -76,6 +80,9 @@ const std::vector<const Family*>& families();
 
 /// Returns the family of these options.
 const Family& family_of(const ModelOptions& options);
+
+/// Throws UserError if a key is set that the chosen family does not have, or as Family::check() does.
+void check_model(const ModelOptions& options);
 
 /// Returns the options of a model with `vocabulary` tokens and a context of `block_size` tokens in training.
 ModelOptions sized(const ModelOptions& options, int64_t vocabulary, int64_t block_size);

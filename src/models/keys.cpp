@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "config/rows.h"
 #include "models/family.h"
 #include "models/model_options.h"
@@ -12,10 +14,11 @@ Rows<ModelOptions> model_rows() {
   Words<std::string> names;
   for (const Family* family : families()) names.push_back({family->name(), family->name()});
   if (names.size() > 1)
-    rows.add("family", &O::family, names, semantic, "architecture of the model; model.from has its own");
+    rows.add("family", &O::family, names, semantic, "architecture of the model; model.from has its own")
+        .also_called({"architecture"});
   // A run compares the model's sizes and the hash of its contents, not this name.
   rows.add_path("from", &O::from, collective,
-                "a new run starts with the sizes and weights of this model: a Hugging Face folder of a GPT-2 "
+                "a new run starts with the sizes and weights of this model: a Hugging Face folder "
                 "(a path, s3:// or https://), or a run or snapshot of this program. Empty: random weights")
       .first()
       .inherited()
@@ -25,7 +28,7 @@ Rows<ModelOptions> model_rows() {
   presets.push_back({"", ""});
   // The sizes are semantic themselves, so a run does not depend on the name of its preset.
   rows.add("preset", &O::preset, presets, collective,
-           "sets n_layer, n_head and n_embd where neither the file nor the command line sets them")
+           "sets the family and the sizes where neither the file nor the command line sets them")
       .first()
       .also_called({"model_size", "model_type"});
   rows.add("n_layer", &O::n_layer, semantic, at_least(1), "blocks", "transformer blocks")
@@ -44,9 +47,13 @@ Rows<ModelOptions> model_rows() {
            "longest context of the model; 0: data.block_size");
   rows.add("dropout", &O::dropout, semantic, unit_interval, "",
            "probability of dropping an activation in training");
+  rows.add("tie_weights", &O::tie_weights, semantic,
+           "the output head shares the weight of the token embedding");
   for (const Family* family : families()) {
     const Rows<O> own = family->rows();
-    for (const auto& row : own.rows()) rows.add(row);
+    for (const auto& row : own.rows())
+      if (std::ranges::none_of(rows.rows(), [&](const auto& has) { return has.key.name == row.key.name; }))
+        rows.add(row);
   }
   return rows;
 }

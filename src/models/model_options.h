@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -24,6 +25,7 @@ struct ModelOptions {
   int64_t vocab_multiple = 0;
   int64_t n_positions = 0;
   double dropout = 0.0;
+  bool tie_weights = true;
   std::map<std::string, std::any> own = {};  ///< [family]: its own options; missing: their initial values
 
   /// Returns the own options of a family.
@@ -46,10 +48,12 @@ struct ModelPreset {
   int64_t n_layer = 0;
   int64_t n_head = 0;
   int64_t n_embd = 0;
+  /// Further keys and their values: {"model.family", "llama"}.
+  std::vector<std::pair<std::string, std::string>> more = {};
 };
 
-/// Returns the rows that all families share, then those of each family. With several families the first one
-/// is model.family.
+/// Returns the rows that all families have, then those of each family. A key of several families is one row.
+/// With several families the first row is model.family.
 Rows<ModelOptions> model_rows();
 
 /// Returns the sizes of all families that have a name.

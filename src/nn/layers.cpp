@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tensor/checkpoint.h"
+#include "tensor/create.h"
 #include "tensor/ops.h"
 
 namespace lockstep {
@@ -19,6 +20,12 @@ LayerNorm::LayerNorm(int64_t columns, bool has_bias, DType dtype)
     : weight_(add_parameter("weight", {columns}, dtype, constant_values(1.0))) {
   if (has_bias) bias_ = add_parameter("bias", {columns}, dtype);
 }
+
+RmsNorm::RmsNorm(int64_t columns, double epsilon, DType dtype)
+    : weight_(add_parameter("weight", {columns}, dtype, constant_values(1.0))), epsilon_(epsilon) {}
+
+RotaryPositions::RotaryPositions(const std::vector<float>& frequencies, DType dtype)
+    : frequencies_(convert(from_values(frequencies, {static_cast<int64_t>(frequencies.size())}), dtype)) {}
 
 Mlp::Mlp(const std::vector<int64_t>& widths) {
   expect(widths.size() >= 2, "an MLP needs at least the widths of its input and its output");

@@ -55,6 +55,21 @@ class LayerNorm final : public Norm {
   Tensor bias_;
 };
 
+/// Root-mean-square normalization (Zhang & Sennrich 2019). The weight starts at 1.
+class RmsNorm final : public Norm {
+ public:
+  RmsNorm(int64_t columns, double epsilon, DType dtype = DType::f32);
+
+  Tensor operator()(const Tensor& x) const override { return rms_norm(x, weight_, epsilon_); }
+  SumAndNorm add(const Tensor& x, const Tensor& branch) const override {
+    return add_rms_norm(x, branch, weight_, epsilon_);
+  }
+
+ private:
+  Tensor weight_;
+  double epsilon_;
+};
+
 /// A table of vectors, one per row: weight [rows, columns].
 class Embedding : public Module {
  public:
@@ -67,13 +82,18 @@ class Embedding : public Module {
   Tensor weight_;
 };
 
-/// Adds the position of a token in its text to the token's vector.
+/// The positions of tokens in their texts: vectors that are added to the tokens' vectors, or angles by which
+/// attention rotates queries and keys.
 class Positions : public Module {
  public:
   /// Adds the positions 0 to time - 1 to x, [batch, time, columns].
-  virtual Tensor add(const Tensor& x) const = 0;
+  virtual Tensor add(const Tensor& x) const { return x; }
   /// Adds the positions `places`, i32 [tokens], to x, [tokens, columns].
-  virtual Tensor add_at(const Tensor& x, const Tensor& places) const = 0;
+  virtual Tensor add_at(const Tensor& x, const Tensor& /*places*/) const { return x; }
+  /// Returns the rotary_table() of the positions 0 to time - 1. It is empty if nothing is rotated.
+  virtual Tensor angles(int64_t /*time*/) const { return {}; }
+  /// Returns the rotary_table() of the positions `places`, i32 [tokens]. It is empty if nothing is rotated.
+  virtual Tensor angles_at(const Tensor& /*places*/) const { return {}; }
 };
 
 /// A learned vector for each position: weight [positions, columns].
@@ -89,6 +109,19 @@ class LearnedPositions final : public Positions {
 
  private:
   Tensor weight_;
+};
+
+/// Rotary positions (Su et al. 2021) for heads of twice as many elements as there are frequencies. These are
+/// in radians per position. `dtype` is that of the model's parameters.
+class RotaryPositions final : public Positions {
+ public:
+  explicit RotaryPositions(const std::vector<float>& frequencies, DType dtype = DType::f32);
+
+  Tensor angles(int64_t time) const override { return rotary_table(frequencies_, time); }
+  Tensor angles_at(const Tensor& places) const override { return rotary_table(frequencies_, places); }
+
+ private:
+  Tensor frequencies_;  ///< a constant
 };
 
 /// Fully connected layers of these widths with ReLU between them; {20, 1} is one Linear(20, 1). If its

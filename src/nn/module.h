@@ -38,6 +38,8 @@ struct Context {
   const uint32_t* device_step = nullptr;
   /// Attention continues the texts in this cache if it is not null.
   KeyValueCache* cache = nullptr;
+  /// Attention rotates queries and keys by this rotary_table() of the inputs' tokens if it is not empty.
+  Tensor angles = {};
   /// A loss multiplies its gradient by this scale (GradScaler::scale()) if it is not empty.
   Tensor loss_scale = {};
 

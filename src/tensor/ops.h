@@ -26,6 +26,7 @@ Tensor log(const Tensor& x);                        ///< natural logarithm: -inf
 Tensor relu(const Tensor& x);                       ///< max(x, 0)
 Tensor tanh(const Tensor& x);                       ///< hyperbolic tangent
 Tensor gelu(const Tensor& x, Gelu form = Gelu::tanh);
+Tensor swiglu(const Tensor& gate, const Tensor& up);  ///< silu(gate) * up for equal shapes
 /// Returns x in another dtype, rounded to nearest even. This is PyTorch's x.to(dtype): x itself if it has
 /// that dtype. i32 converts to any dtype and floats convert to floats. The gradient has the dtype of x.
 Tensor convert(const Tensor& x, DType dtype);
@@ -69,12 +70,26 @@ struct SumAndNorm {
 };
 SumAndNorm add_layer_norm(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,
                           double epsilon = 1e-5);
+/// Returns the root-mean-square normalization over the last dimension (Zhang & Sennrich 2019): layer_norm()
+/// with a mean of 0. `weight` is [columns].
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon = 1e-6);
+/// Returns x + branch and its rms_norm, computed in one pass.
+SumAndNorm add_rms_norm(const Tensor& x, const Tensor& branch, const Tensor& weight, double epsilon = 1e-6);
 
 /// Returns the rows of `table` [rows, columns] that i32 `ids` [...] select: [..., columns]. An id outside the
 /// table throws Error on the CPU and gives a row of NaN on a GPU.
 Tensor embedding(const Tensor& ids, const Tensor& table);
 /// Returns x [batch, time, columns] + table[0:time] for every sample: learned positions.
 Tensor add_positions(const Tensor& x, const Tensor& table);
+
+/// Returns the cosines and sines of rotary positions (Su et al. 2021), [tokens, 2 * frequencies]: first the
+/// cosines of a row, then its sines. `frequencies` are radians per position. Row t is position t.
+Tensor rotary_table(const Tensor& frequencies, int64_t tokens);
+/// Returns the rows of these positions, i32 [tokens]. No gradient is computed.
+Tensor rotary_table(const Tensor& frequencies, const Tensor& positions);
+/// Rotates the heads of x, [..., tokens, heads * size], by `table` [tokens, size] of rotary_table(). Elements
+/// i and i + size / 2 of a head are a pair, as in Hugging Face's Llama.
+Tensor rotate(const Tensor& x, const Tensor& table);
 
 /// Sets elements to 0 with this probability and scales the others by 1 / (1 - probability). The first
 /// dimension counts samples. The key's `sample` is the global index of row 0. So masks do not depend on how a

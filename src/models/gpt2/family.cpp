@@ -14,11 +14,9 @@ Rows<ModelOptions> gpt2_rows() {
   using O = Gpt2Options;
   constexpr auto semantic = KeyClass::semantic;
   Rows<O> rows("model", "Model");
-  rows.add("bias", &O::bias, semantic, "biases in linear layers and layer norms");
-  rows.add("tie_weights", &O::tie_weights, semantic,
-           "the output head shares the weight of the token embedding");
+  rows.add("bias", &O::bias, semantic, "gpt2: biases in linear layers and layer norms");
   rows.add("activation", &O::activation, {{"gelu_tanh", Gelu::tanh}, {"gelu_erf", Gelu::erf}}, semantic,
-           "activation of the MLP: GELU approximated by tanh (as GPT-2), or exact GELU");
+           "gpt2: activation of the MLP: GELU approximated by tanh (as GPT-2), or exact GELU");
   return rows_within<ModelOptions>(
       rows, [](auto& model) -> auto& { return model.template own_options<Gpt2Options>(gpt2_name); });
 }
@@ -33,7 +31,7 @@ Gpt::Options sizes_of(const ModelOptions& options, const Recompute& recompute = 
           .width = options.n_embd,
           .dropout = options.dropout,
           .has_bias = own.bias,
-          .tie_weights = own.tie_weights,
+          .tie_weights = options.tie_weights,
           .activation = own.activation,
           .recompute = recompute};
 }
@@ -80,12 +78,8 @@ class Gpt2Family final : public Family {
     return is_gpt2_mask(name, model.options.n_layer);
   }
   Head head(const ModelDescription& model) const override {
-    return {.table = "transformer.wte.weight",
-            .head = "lm_head.weight",
-            .is_tied = sizes_of(model.options).tie_weights};
-  }
-  void untie(ModelDescription& model) const override {
-    model.options.own_options<Gpt2Options>(gpt2_name).tie_weights = false;
+    return {
+        .table = "transformer.wte.weight", .head = "lm_head.weight", .is_tied = model.options.tie_weights};
   }
 };
 

@@ -9,7 +9,6 @@ namespace lockstep {
 /// The options that only GPT-2 has. --help gives their meanings.
 struct Gpt2Options {
   bool bias = true;
-  bool tie_weights = true;
   Gelu activation = Gelu::tanh;
 };
 

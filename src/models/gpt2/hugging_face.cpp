@@ -7,25 +7,16 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
-#include "json/json_field.h"
+#include "models/config_fields.h"
 #include "models/gpt2/gpt2_options.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Field = JsonField<nlohmann::json>;
-
 constexpr const char* prefix = "transformer.";
-constexpr int64_t most_elements = int64_t{1} << 40;
 
-/// Returns the id of a token, or nothing if it is outside the vocabulary.
-std::optional<int64_t> token_of(const Field& field, int64_t vocabulary) {
-  const bool is_known = field.json().is_number_integer() && field.json() >= 0 && field.json() < vocabulary;
-  return is_known ? std::optional(field.json().get<int64_t>()) : std::nullopt;
-}
-
-Gelu activation_of(const Field& field) {
+Gelu activation_of(const ConfigField& field) {
   const std::string name = field.is_null() ? "gelu_new" : field.text();
   if (name == "gelu") return Gelu::erf;
   field.require_is(name == "gelu_new" || name == "gelu_pytorch_tanh", "gelu_new, gelu_pytorch_tanh or gelu");
@@ -33,22 +24,21 @@ Gelu activation_of(const Field& field) {
 }
 
 /// Throws UserError unless each of these settings is missing or has the only supported value.
-void require_computed(const Field& file, int64_t width) {
+void require_computed(const ConfigField& file, int64_t width) {
   const std::pair<const char*, nlohmann::json> computed[] = {{"scale_attn_weights", true},
                                                              {"scale_attn_by_inverse_layer_idx", false},
                                                              {"reorder_and_upcast_attn", false},
                                                              {"add_cross_attention", false},
                                                              {"n_inner", 4 * width}};
-  for (const auto& [name, value] : computed)
-    file[name].require_is(file[name].is_null() || file[name].json() == value, value.dump());
-  const Field epsilon = file["layer_norm_epsilon"];
+  for (const auto& [name, value] : computed) require_missing_or(file[name], value);
+  const ConfigField epsilon = file["layer_norm_epsilon"];
   epsilon.require_is(epsilon.is_null() || std::abs(epsilon.number() - 1e-5) < 1e-12, "1e-05");
 }
 
 }  // namespace
 
 ModelDescription read_gpt2_config(const std::string& json, const std::string& origin) {
-  const Field file(json, origin, most_config_bytes);
+  const ConfigField file(json, origin, most_config_bytes);
   const auto size = [&](const char* name, int64_t most) { return file[name].whole<int64_t>(1, most); };
   ModelOptions model;
   model.vocab_size = size("vocab_size", int64_t{1} << 30);
@@ -56,13 +46,13 @@ ModelDescription read_gpt2_config(const std::string& json, const std::string& or
   model.n_layer = size("n_layer", 1 << 14);
   model.n_head = size("n_head", int64_t{1} << 20);
   model.n_embd = size("n_embd", int64_t{1} << 20);
-  model.own[gpt2_name] = Gpt2Options{.bias = true,
-                                     .tie_weights = file["tie_word_embeddings"].flag(true),
-                                     .activation = activation_of(file["activation_function"])};
+  model.tie_weights = file["tie_word_embeddings"].flag(true);
+  model.own[gpt2_name] = Gpt2Options{.bias = true, .activation = activation_of(file["activation_function"])};
   require(model.n_embd % model.n_head == 0, origin, ": n_embd = ", model.n_embd,
           " cannot be divided among n_head = ", model.n_head, " heads");
-  require(std::max({model.vocab_size, model.n_positions, 4 * model.n_embd}) <= most_elements / model.n_embd,
-          origin, ": vocab_size, n_positions and n_embd need a tensor of more than ", most_elements,
+  require(std::max({model.vocab_size, model.n_positions, 4 * model.n_embd}) <=
+              most_tensor_elements / model.n_embd,
+          origin, ": vocab_size, n_positions and n_embd need a tensor of more than ", most_tensor_elements,
           " elements");
   require_computed(file, model.n_embd);
   return {.options = model,
@@ -72,7 +62,6 @@ ModelDescription read_gpt2_config(const std::string& json, const std::string& or
 }
 
 std::string gpt2_config_json(const Gpt::Options& model, const TokenIds& ids, DType dtype) {
-  const char* type = dtype == DType::bf16 ? "bfloat16" : dtype == DType::f16 ? "float16" : "float32";
   const Json json = {{"architectures", {"GPT2LMHeadModel"}},
                      {"model_type", "gpt2"},
                      {"vocab_size", model.vocabulary},
@@ -97,8 +86,8 @@ std::string gpt2_config_json(const Gpt::Options& model, const TokenIds& ids, DTy
                      {"eos_token_id", json_or_null<Json>(ids.end_of_text)},
                      {"pad_token_id", nullptr},
                      {"tie_word_embeddings", model.tie_weights},
-                     {"dtype", type},
-                     {"torch_dtype", type}};
+                     {"dtype", torch_name(dtype)},
+                     {"torch_dtype", torch_name(dtype)}};
   return json.dump(2) + "\n";
 }
 

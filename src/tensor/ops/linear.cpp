@@ -18,12 +18,14 @@ struct SavedLayer {
         bias(of_bias.requires_grad() ? of_bias.detach() : Tensor()),
         is_out_in(order == WeightOrder::out_in) {}
 
-  /// Returns the gradient of the input from the gradient of the output.
-  Tensor input_gradient(const Tensor& dy) const {
+  /// Returns the gradient of the input from the gradient of the output, plus `carried` unless it is empty.
+  Tensor input_gradient(const Tensor& dy, const Tensor& carried) const {
     const Tensor dx = empty(dy.shape().with_last(weight.shape()[is_out_in ? 1 : 0]), dy.dtype(), dy.stream());
-    launch(
-        dy.stream(),
-        MatMul{.a = dy.view(), .b = weight.operand(dy.dtype()), .c = dx.view(), .transpose_b = !is_out_in});
+    launch(dy.stream(), MatMul{.a = dy.view(),
+                               .b = weight.operand(dy.dtype()),
+                               .c = dx.view(),
+                               .residual = carried.view(),
+                               .transpose_b = !is_out_in});
     return dx;
   }
 
@@ -69,7 +71,7 @@ struct SavedFeedForward {
                                .activation = form == Gelu::tanh ? Activation::gelu_tanh_backward
                                                                 : Activation::gelu_erf_backward});
     const auto [din, dbias_in] = in.weight_gradients(dz, context, 1, {});
-    return {wants_dx ? in.input_gradient(dz) : Tensor(), din, dbias_in, dout, dbias_out, dy};
+    return {wants_dx ? in.input_gradient(dz, {}) : Tensor(), din, dbias_in, dout, dbias_out, dy};
   }
 };
 
@@ -95,15 +97,17 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const T
                             .c = y.view(),
                             .residual = residual.view(),
                             .transpose_b = is_out_in});
-  return with_bias_input(record("linear", y, {x, weight, bias, residual},
-                                [layer = SavedLayer(x, weight, bias, order)](
-                                    const Tensor& dy, GradientContext& context) -> Gradients {
-                                  const Tensor dx = context.wants(0) ? layer.input_gradient(dy) : Tensor();
-                                  const auto [dweight, dbias] =
-                                      layer.weight_gradients(dy, context, 1, context.column_sum());
-                                  return {dx, dweight, dbias, dy};
-                                }),
-                         bias, 2);
+  return with_bias_input(
+      record("linear", y, {x, weight, bias, residual},
+             [layer = SavedLayer(x, weight, bias, order)](const Tensor& dy,
+                                                          GradientContext& context) -> Gradients {
+               // Layers that share an input, such as a query and a key, add their gradients here.
+               const Tensor dx =
+                   context.wants(0) ? layer.input_gradient(dy, context.take_gradient(0)) : Tensor();
+               const auto [dweight, dbias] = layer.weight_gradients(dy, context, 1, context.column_sum());
+               return {dx, dweight, dbias, dy};
+             }),
+      bias, 2);
 }
 
 Tensor feed_forward(const Tensor& x, const FeedForwardWeights& weights, Gelu form, const Tensor& residual) {

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/llama/hugging_face.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "models/config_fields.h"
+#include "models/llama/llama_options.h"
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* llama_prefix = "model.";
+
+double positive(const ConfigField& field, double otherwise) {
+  if (field.is_null()) return otherwise;
+  field.require_is(field.number() > 0.0, "above 0");
+  return field.number();
+}
+
+/// Reads the member `name` of the rope's parameters, which is required.
+double rope_number(const ConfigField& parameters, const char* name) {
+  const ConfigField field = parameters[name];
+  field.require_is(!field.is_null(), "a number");
+  return positive(field, 0.0);
+}
+
+/// Reads rope_parameters of transformers 5, or rope_theta and rope_scaling of transformers 4.
+RopeOptions read_rope(const ConfigField& file) {
+  RopeOptions rope;
+  const ConfigField parameters = file[file["rope_parameters"].is_null() ? "rope_scaling" : "rope_parameters"];
+  rope.theta = positive(file["rope_theta"], rope.theta);
+  if (parameters.is_null()) return rope;
+  rope.theta = positive(parameters["rope_theta"], rope.theta);
+  require_missing_or(parameters["partial_rotary_factor"], 1.0);
+  const ConfigField type = parameters[parameters["rope_type"].is_null() ? "type" : "rope_type"];
+  const std::string name = type.is_null() ? "default" : type.text();
+  type.require_is(name == "default" || name == "linear" || name == "llama3", "default, linear or llama3");
+  if (name == "default") return rope;
+  rope.factor = rope_number(parameters, "factor");
+  rope.scaling = RopeScaling::linear;
+  if (name == "linear") return rope;
+  rope.scaling = RopeScaling::llama3;
+  rope.low_freq_factor = rope_number(parameters, "low_freq_factor");
+  rope.high_freq_factor = rope_number(parameters, "high_freq_factor");
+  parameters["high_freq_factor"].require_is(rope.high_freq_factor > rope.low_freq_factor,
+                                            "above low_freq_factor");
+  rope.original_positions =
+      parameters["original_max_position_embeddings"].whole<int64_t>(1, int64_t{1} << 30);
+  return rope;
+}
+
+Json rope_json(const RopeOptions& rope) {
+  if (rope.scaling == RopeScaling::none) return {{"rope_type", "default"}};
+  if (rope.scaling == RopeScaling::linear) return {{"rope_type", "linear"}, {"factor", rope.factor}};
+  return {{"rope_type", "llama3"},
+          {"factor", rope.factor},
+          {"low_freq_factor", rope.low_freq_factor},
+          {"high_freq_factor", rope.high_freq_factor},
+          {"original_max_position_embeddings", rope.original_positions}};
+}
+
+/// Throws UserError for a setting that this model does not compute.
+void require_computed_llama(const ConfigField& file, int64_t positions) {
+  require_missing_or(file["hidden_act"], "silu");
+  require_missing_or(file["attention_bias"], false);
+  require_missing_or(file["mlp_bias"], false);
+  require_missing_or(file["partial_rotary_factor"], 1.0);
+  require_missing_or(file["use_sliding_window"], false);
+  if (const ConfigField types = file["layer_types"]; !types.is_null())
+    for (const ConfigField& type : types.elements())
+      type.require_is(type.text() == "full_attention", "full_attention: windows are not supported");
+  const ConfigField window = file["sliding_window"];
+  // Qwen's window is off unless use_sliding_window says otherwise.
+  const bool is_off = window.is_null() || file["model_type"].text().starts_with("qwen");
+  window.require_is(is_off || window.whole<int64_t>(1) >= positions,
+                    "null, or at least max_position_embeddings = ", positions,
+                    ": attention within a window is not supported");
+}
+
+LlamaOptions read_own_options(const ConfigField& file, const ModelOptions& model) {
+  const auto size_or = [&](const char* name, int64_t otherwise) {
+    return file[name].is_null() ? otherwise : file[name].whole<int64_t>(1, int64_t{1} << 20);
+  };
+  const bool is_qwen3 = file["model_type"].text() == "qwen3";
+  if (!is_qwen3 && file["head_dim"].is_null())
+    file["hidden_size"].require_is(model.n_embd % model.n_head == 0,
+                                   "a multiple of num_attention_heads = ", model.n_head,
+                                   ", or head_dim must be given");
+  LlamaOptions own{.n_kv_head = size_or("num_key_value_heads", model.n_head),
+                   .head_dim = size_or("head_dim", is_qwen3 ? 128 : model.n_embd / model.n_head),
+                   .intermediate_size = file["intermediate_size"].whole<int64_t>(1, int64_t{1} << 24),
+                   .norm_epsilon = positive(file["rms_norm_eps"], 1e-6),
+                   .rope = read_rope(file)};
+  file["num_key_value_heads"].require_is(model.n_head % own.n_kv_head == 0,
+                                         "a divisor of num_attention_heads = ", model.n_head);
+  const bool is_even = own.head_dim > 0 && own.head_dim % 2 == 0;
+  file[file["head_dim"].is_null() ? "hidden_size" : "head_dim"].require_is(
+      is_even, "such that heads have an even size, for rotary positions");
+  return own;
+}
+
+}  // namespace
+
+ModelDescription read_llama_config(const std::string& json, const std::string& origin) {
+  const ConfigField file(json, origin, most_config_bytes);
+  const auto size = [&](const char* name, int64_t most) { return file[name].whole<int64_t>(1, most); };
+  ModelOptions model;
+  model.vocab_size = size("vocab_size", int64_t{1} << 30);
+  model.n_positions = size("max_position_embeddings", int64_t{1} << 30);
+  model.n_layer = size("num_hidden_layers", 1 << 14);
+  model.n_head = size("num_attention_heads", int64_t{1} << 20);
+  model.n_embd = size("hidden_size", int64_t{1} << 20);
+  model.tie_weights = file["tie_word_embeddings"].flag(false);
+  require_computed_llama(file, model.n_positions);
+  const LlamaOptions own = read_own_options(file, model);
+  model.own[llama_name] = own;
+  const int64_t rows = std::max({model.vocab_size, own.intermediate_size, model.n_head * own.head_dim});
+  require(rows <= most_tensor_elements / model.n_embd, origin,
+          ": vocab_size, intermediate_size, head_dim and hidden_size need a tensor of more than ",
+          most_tensor_elements, " elements");
+  return {.options = model,
+          .ids = {.count = {},
+                  .beginning_of_text = token_of(file["bos_token_id"], model.vocab_size),
+                  .end_of_text = token_of(file["eos_token_id"], model.vocab_size)}};
+}
+
+std::string llama_config_json(const Llama::Options& model, const LlamaKind& kind, const TokenIds& ids,
+                              DType dtype) {
+  const Json scaling = rope_json(model.rope);
+  Json parameters = scaling;
+  parameters["rope_theta"] = model.rope.theta;
+  Json json = {{"architectures", {kind.architecture}},
+               {"model_type", kind.model_type},
+               {"vocab_size", model.vocabulary},
+               {"hidden_size", model.width},
+               {"intermediate_size", model.hidden},
+               {"num_hidden_layers", model.layers},
+               {"num_attention_heads", model.heads.queries},
+               {"num_key_value_heads", model.heads.keys},
+               {"head_dim", model.head_size},
+               {"hidden_act", "silu"},
+               {"max_position_embeddings", model.block_size},
+               {"initializer_range", 0.02},
+               {"rms_norm_eps", model.epsilon},
+               {"attention_dropout", model.dropout},
+               {"use_cache", true},
+               {"rope_theta", model.rope.theta},
+               {"rope_scaling", model.rope.scaling == RopeScaling::none ? Json(nullptr) : scaling},
+               {"rope_parameters", parameters}};
+  if (!kind.has_biases) json["attention_bias"] = false;
+  if (std::string(kind.model_type) == llama_name) json["mlp_bias"] = false;
+  if (kind.has_biases || kind.has_qk_norms) {
+    json["use_sliding_window"] = false;
+    json["sliding_window"] = nullptr;
+    json["max_window_layers"] = model.layers;
+  }
+  json["bos_token_id"] = json_or_null<Json>(ids.beginning_of_text);
+  json["eos_token_id"] = json_or_null<Json>(ids.end_of_text);
+  json["pad_token_id"] = nullptr;
+  json["tie_word_embeddings"] = model.tie_weights;
+  json["dtype"] = torch_name(dtype);
+  json["torch_dtype"] = torch_name(dtype);
+  return json.dump(2) + "\n";
+}
+
+std::map<std::string, Shape> llama_tensors(const Llama::Options& model) {
+  const int64_t width = model.width, size = model.head_size;
+  const int64_t queries = model.heads.queries * size, keys = model.heads.keys * size;
+  std::map<std::string, Shape> tensors = {{"embed_tokens.weight", {model.vocabulary, width}},
+                                          {"norm.weight", {width}}};
+  if (!model.tie_weights) tensors["lm_head.weight"] = {model.vocabulary, width};
+  for (int64_t layer = 0; layer < model.layers; ++layer) {
+    const std::string block = concat("layers.", layer, ".");
+    const auto add = [&](const char* name, const Shape& shape) { tensors[block + name] = shape; };
+    add("input_layernorm.weight", {width});
+    add("post_attention_layernorm.weight", {width});
+    add("self_attn.q_proj.weight", {queries, width});
+    add("self_attn.k_proj.weight", {keys, width});
+    add("self_attn.v_proj.weight", {keys, width});
+    add("self_attn.o_proj.weight", {width, queries});
+    add("mlp.gate_proj.weight", {model.hidden, width});
+    add("mlp.up_proj.weight", {model.hidden, width});
+    add("mlp.down_proj.weight", {width, model.hidden});
+    if (model.has_biases) {
+      add("self_attn.q_proj.bias", {queries});
+      add("self_attn.k_proj.bias", {keys});
+      add("self_attn.v_proj.bias", {keys});
+    }
+    if (model.has_qk_norms)
+      for (const char* norm : {"self_attn.q_norm.weight", "self_attn.k_norm.weight"}) add(norm, {size});
+  }
+  return tensors;
+}
+
+std::string llama_stored_name(const std::string& name) {
+  return name.starts_with(llama_prefix) ? name.substr(std::string(llama_prefix).size()) : name;
+}
+
+bool is_rotary_buffer(const std::string& name, int64_t layers) {
+  const std::string own = llama_stored_name(name);
+  if (own == "rotary_emb.inv_freq") return true;
+  int64_t layer = -1;
+  if (own.starts_with("layers.")) std::from_chars(own.data() + 7, own.data() + own.size(), layer);
+  if (layer < 0 || own != concat("layers.", layer, ".self_attn.rotary_emb.inv_freq")) return false;
+  require(layer < layers, "tensor ", name, " does not belong to the model that config.json describes");
+  return true;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/llama/llama.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "models/llama/llama_block.h"
+
+namespace lockstep {
+namespace {
+
+Llama::Options validated(Llama::Options options) {
+  if (options.rows == 0) options.rows = options.vocabulary;
+  options.heads.check();
+  expect(options.head_size > 0 && options.head_size % 2 == 0, "a Llama's heads have an even size, not ",
+         options.head_size);
+  expect(options.hidden > 0, "a Llama's feed-forward layer needs a width");
+  return options;
+}
+
+Decoder::Sizes sizes_of(const Llama::Options& o) {
+  return {.vocabulary = o.vocabulary,
+          .rows = o.rows,
+          .block_size = o.block_size,
+          .width = o.width,
+          .attention_width = o.heads.queries * o.head_size,
+          .dropout = o.dropout,
+          .recompute = o.recompute};
+}
+
+Decoder::Parts parts_of_llama(const Llama::Options& o) {
+  Decoder::Parts parts{
+      .tokens = std::make_unique<Embedding>(o.rows, o.width, o.dtype),
+      .positions = std::make_unique<RotaryPositions>(rotary_frequencies(o.head_size, o.rope), o.dtype),
+      .blocks = {},
+      .final_norm = std::make_unique<RmsNorm>(o.width, o.epsilon, o.dtype),
+      .head = {}};
+  for (int64_t layer = 0; layer < o.layers; ++layer)
+    parts.blocks.push_back(std::make_unique<LlamaBlock>(o, static_cast<uint32_t>(layer)));
+  if (!o.tie_weights) parts.head = std::make_unique<Linear>(o.width, o.rows, false, o.dtype);
+  return parts;
+}
+
+constexpr Decoder::Names llama_names{.tokens = "model.embed_tokens",
+                                     .positions = "model.rotary_emb",
+                                     .blocks = "model.layers.",
+                                     .final_norm = "model.norm",
+                                     .head = "lm_head"};
+
+void initialize_matrices(const std::vector<NamedTensor>& parameters, int64_t layers, uint64_t seed) {
+  for (size_t p = 0; p < parameters.size(); ++p) {
+    const auto& [name, tensor] = parameters[p];
+    if (tensor.shape().rank() != 2) continue;
+    const bool ends_branch = name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight");
+    const double std = ends_branch ? 0.02 / std::sqrt(2.0 * static_cast<double>(layers)) : 0.02;
+    tensor.initialize(normal_values(0.0, std, seed, static_cast<uint32_t>(p)));
+  }
+}
+
+}  // namespace
+
+Llama::Llama(const Options& options, uint64_t seed, Texts texts)
+    : Decoder(sizes_of(validated(options)), parts_of_llama(validated(options)), llama_names),
+      options_(validated(options)),
+      texts_(std::move(texts)) {
+  initialize_matrices(parameters(), options.layers, seed);
+}
+
+ModelLayout Llama::layout(const TokenIds& ids) const {
+  Options stored = options_;
+  if (ids.count) stored.vocabulary = std::min(stored.vocabulary, *ids.count);
+  ModelLayout layout{.rows = {{"model.embed_tokens.weight", stored.vocabulary}}};
+  if (!options_.tie_weights) layout.rows["lm_head.weight"] = stored.vocabulary;
+  if (texts_) layout.texts = texts_(stored, ids);
+  return layout;
+}
+
+}  // namespace lockstep
