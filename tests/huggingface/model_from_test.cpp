@@ -11,6 +11,7 @@
 #include "huggingface/source_model.h"
 #include "models/family.h"
 #include "models/gpt2/gpt2_options.h"
+#include "nn/generate.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 #include "tensor/safetensors.h"
@@ -23,8 +24,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::vector<std::string> shapes = {"odd_vocabulary", "three_heads", "untied", "without_prefix"};
+const std::vector<std::string> llamas = {"llama", "llama3", "mistral", "qwen2", "qwen3"};
+const std::vector<std::string> shapes = {"odd_vocabulary", "three_heads", "untied", "without_prefix", "llama",
+                                         "llama3",         "mistral",     "qwen2",  "qwen3"};
 constexpr int steps = 10, samples = 3, positions = 16, tokens = 12;
+
+bool is_llama(const std::string& shape) { return std::ranges::count(llamas, shape) > 0; }
 
 /// Returns a folder of the tree, or of the folders that scripts/compare_transformers.py has made.
 std::string folder_of(const std::string& shape) {
@@ -101,7 +106,7 @@ int fine_tune(Job settings, const std::string& shape, int ranks = 1) {
   return code;
 }
 
-/// Returns the values of a file without masks, under the names that GPT2Model gives them.
+/// Returns the values of a file without masks, under the names without the prefix of the architecture.
 std::map<std::string, std::vector<double>> values_in(const std::string& folder) {
   std::map<std::string, std::vector<double>> values;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -127,11 +132,8 @@ TEST_P(ModelFrom, ComputesTheLogitsOfTransformers) {
   Job job = config_of(directory, folder_of(GetParam()));
   const auto source = take_source(job, World::alone());
   EXPECT_EQ(job.model.n_positions, positions);
-  const auto model = make_model(job, job.model.vocab_size);
+  const auto model = load_model(*source);
   EXPECT_EQ(table_rows(job.model) % 64, 0);
-  const ParameterSpace space(model->parameters());
-  SpaceTensors tensors(space, nullptr, 1);
-  source->load(World::alone(), tensors);
   const Tensor inputs = expected_of(GetParam(), "inputs")
                             .reshape({steps, samples * tokens})
                             .slice(0, 1)
@@ -146,6 +148,21 @@ TEST_P(ModelFrom, ComputesTheLogitsOfTransformers) {
     ASSERT_NEAR(logits[i / known * rows + i % known], expected[i], 1e-4) << i;
 }
 
+class LlamaFrom : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Shapes, LlamaFrom, testing::ValuesIn(llamas),
+                         [](const auto& shape) { return shape.param; });
+
+/// The cached model must continue texts as the whole model of transformers does, until the context is full.
+TEST_P(LlamaFrom, ContinuesTextsAsTransformers) {
+  const auto model = load_model(SourceModel(folder_of(GetParam()), World::alone()));
+  const std::vector<double> greedy = to_doubles(expected_of(GetParam(), "greedy"));
+  for (auto text = greedy.begin(); text != greedy.end(); text += positions) {
+    const std::vector<int32_t> expected(text, text + positions);
+    const std::vector<int32_t> prompt(expected.begin(), expected.begin() + 4);
+    EXPECT_EQ(generate(*model, prompt, {.tokens = positions - 4, .temperature = 0.0}), expected);
+  }
+}
+
 TEST_P(ModelFrom, TenStepsHaveTheLossesOfPyTorch) {
   const TemporaryDirectory directory;
   ASSERT_EQ(fine_tune(config_of(directory, folder_of(GetParam())), GetParam()), 0);
@@ -158,9 +175,9 @@ TEST_P(ModelFrom, TenStepsHaveTheLossesOfPyTorch) {
 TEST_P(ModelFrom, LeavesAgainWithEveryBit) {
   const TemporaryDirectory directory;
   const std::string original = folder_of(GetParam()), copied = directory / "copied";
-  convert_model(SourceModel(original, World::alone()), copied, DType::f32, 50'000);
+  convert_model(SourceModel(original, World::alone()), copied, DType::f32, 25'000);
   EXPECT_GT(std::distance(fs::directory_iterator(copied), {}), 4)
-      << "several files of at most 50 kB, and an index";
+      << "several files of at most 25 kB, and an index";
   const auto expected = values_in(original);
   EXPECT_EQ(values_in(copied), expected);
   // These steps change nothing. The snapshot must hold the run's initial values, at any number of ranks.
@@ -172,7 +189,7 @@ TEST_P(ModelFrom, LeavesAgainWithEveryBit) {
   EXPECT_EQ(values_in(snapshot), expected);
   const auto json = nlohmann::json::parse(read_text(snapshot + "/config.json"));
   EXPECT_EQ(json["vocab_size"], nlohmann::json::parse(read_text(original + "/config.json"))["vocab_size"]);
-  EXPECT_EQ(json["n_positions"], positions);
+  EXPECT_EQ(json[is_llama(GetParam()) ? "max_position_embeddings" : "n_positions"], positions);
   EXPECT_TRUE(json["eos_token_id"].is_null());
 }
 
