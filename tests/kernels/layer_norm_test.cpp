@@ -196,6 +196,59 @@ TEST(LayerNorm, CarriedIsAddedToTheGradient) {
   EXPECT_TRUE(carried == joined.dx);
 }
 
+/// Forward and backward without a mean: RMSNorm.
+void run_rms_norm(LayerNormCase& c, int threads) {
+  launch_on(threads, LayerNormForward{.x = c.x.view(),
+                                      .weight = c.weight.view(),
+                                      .y = c.y.view(),
+                                      .rstd = c.rstd.view(),
+                                      .epsilon = 1e-3});
+  launch_on(threads, LayerNormBackward{.x = c.x.view(),
+                                       .weight = c.weight.view(),
+                                       .rstd = c.rstd.view(),
+                                       .dy = c.dy.view(),
+                                       .dx = c.dx.view(),
+                                       .dweight = c.dweight.view()});
+}
+
+TEST(RmsNorm, ForwardMatchesReference) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const int64_t columns : {1, 7, 65, 384, 1000}) {
+      LayerNormCase c({2, 3, columns}, dtype);
+      run_rms_norm(c, 1);
+      const auto reference = [&](int64_t i) {
+        double square = 0.0;
+        for (int64_t j = i / columns * columns; j < (i / columns + 1) * columns; ++j)
+          square += c.x[j] * c.x[j];
+        return c.x[i] / std::sqrt(square / static_cast<double>(columns) + 1e-3) * c.weight[i % columns];
+      };
+      // A lane sums up to 1000 / 32 + 5 squares, all positive.
+      expect_close(c.y, reference, 64 * epsilon_of(dtype), 0.0);
+    }
+}
+
+TEST(RmsNorm, BackwardMatchesCentralDifferences) {
+  for (const int64_t columns : {7, 65}) {
+    LayerNormCase c({3, columns}, DType::f64);
+    const auto loss = [&] {
+      run_rms_norm(c, 1);
+      return dot(c.y, c.dy);
+    };
+    loss();
+    const LayerNormCase result = c;
+    expect_slopes(c.x, result.dx, loss);
+    expect_slopes(c.weight, result.dweight, loss);
+  }
+}
+
+TEST(RmsNorm, ThreadsDoNotShowInTheBits) {
+  LayerNormCase one({301, 129}, DType::f32), three({301, 129}, DType::f32);
+  run_rms_norm(one, 1);
+  run_rms_norm(three, 3);
+  EXPECT_TRUE(one.y == three.y && one.rstd == three.rstd && one.dx == three.dx &&
+              one.dweight == three.dweight);
+}
+
 TEST(LayerNorm, ShapesThatDoNotFitAreRefused) {
   LayerNormCase c({2, 8}, DType::f32);
   c.weight = Values({7});

@@ -6,14 +6,14 @@
 #include <map>
 #include <set>
 
-#include "models/gpt2/gpt2_options.h"
+#include "models/llama/llama_options.h"
 #include "tests/support/tiny_training.h"
 
 namespace lockstep {
 namespace {
 
 /// Levels of the factors below.
-using Row = std::array<int, 10>;
+using Row = std::array<int, 11>;
 enum Factor : uint8_t {
   ranks,
   shard,
@@ -24,12 +24,14 @@ enum Factor : uint8_t {
   clip,
   tied,
   accumulate,
-  tuned
+  tuned,
+  family
 };
-constexpr std::array levels = {5, 4, 5, 3, 2, 2, 2, 2, 2, 2};
+constexpr std::array levels = {5, 4, 5, 3, 2, 2, 2, 2, 2, 2, 3};
 
 /// Returns twenty-five rows in which every level of every factor meets every level of every other. They are
-/// lines of the plane over the field of five elements (Rao 1947). Factors of few levels share a column.
+/// lines of the plane over the field of five elements (Rao 1947). Factors of few levels share a column. The
+/// family is a curve whose values meet every line.
 std::vector<Row> orthogonal_rows() {
   const auto half = [](int x) { return std::min(x, 3) / 2; };
   const auto other_half = [](int x) { return std::min(x, 3) % 2; };
@@ -39,7 +41,7 @@ std::vector<Row> orthogonal_rows() {
       const auto column = [&](int k) { return (i + k * j) % 5; };
       rows.push_back({i, std::min(j, 3), column(1), column(2) % 3, other_half(column(3)), half(column(3)),
                       half(column(4)), other_half(column(4)), half(column(4)) ^ other_half(column(4)),
-                      half(column(3)) ^ other_half(column(3))});
+                      half(column(3)) ^ other_half(column(3)), (2 * i * j + j * j + 2 * i + 4 * j) % 5 % 3});
     }
   return rows;
 }
@@ -47,8 +49,12 @@ std::vector<Row> orthogonal_rows() {
 /// Makes the run fine-tune: loss masks, frozen parameters, groups and another schedule.
 void tune(Job& job) {
   job.text.dataset = "examples.jsonl";
-  job.optimizer.freeze = "transformer.wpe.*, *.h.0.*, *.h.1.mlp.c_fc.weight, *.ln_2.bias";
-  job.optimizer.groups = "*.h.1.* lr_factor=0.5, *.bias weight_decay=0.3";
+  const bool is_gpt2 = job.model.family == "gpt2";
+  job.optimizer.freeze =
+      is_gpt2 ? "transformer.wpe.*, *.h.0.*, *.h.1.mlp.c_fc.weight, *.ln_2.bias"
+              : "model.norm.weight, *.layers.0.*, *.layers.1.mlp.up_proj.weight, *.2.*.k_proj.*";
+  job.optimizer.groups = is_gpt2 ? "*.h.1.* lr_factor=0.5, *.bias weight_decay=0.3"
+                                 : "*.layers.1.* lr_factor=0.5, *norm.weight weight_decay=0.3";
   job.schedule.schedule = Schedule::wsd;
   job.schedule.cooldown_steps = 4;
 }
@@ -73,7 +79,9 @@ Job config_of(const Row& row, const TemporaryDirectory& directory) {
   job.compute.precision = names[static_cast<size_t>(row[precision])];
   job.model.dropout = row[dropout] * 0.1;
   job.optimizer.grad_clip = row[clip] * 0.5;
-  job.model.own["gpt2"] = Gpt2Options{.tie_weights = row[tied] == 1};
+  job.model.tie_weights = row[tied] == 1;
+  job.model.family = std::array{"gpt2", "llama", "qwen"}[static_cast<size_t>(row[family])];
+  if (row[family] > 0) job.model.own["llama"] = LlamaOptions{.n_kv_head = 1, .head_dim = 4 * row[family]};
   job.batches.accumulate = row[accumulate] + 1;
   if (row[tuned] == 1) tune(job);
   return job;

@@ -10,6 +10,7 @@
 #include "kernels/gelu.h"
 #include "kernels/random_fill.h"
 #include "kernels/sgd.h"
+#include "kernels/swiglu.h"
 #include "kernels/transpose.h"
 
 namespace lockstep::bits {
@@ -27,6 +28,11 @@ void print_functions(int64_t count, DType dtype) {
     launch_here(GeluBackward{.x = x.view(), .dy = dy.view(), .dx = dx.view(), .form = form});
     print_line(label(form == Gelu::tanh ? "gelu_tanh" : "gelu_erf"), y, dx);
   }
+  launch_here(SwigluForward{.gate = x.view(), .up = dy.view(), .y = y.view()});
+  Values dup({count}, dtype);
+  launch_here(SwigluBackward{
+      .gate = x.view(), .up = dy.view(), .dy = dy.view(), .dgate = dx.view(), .dup = dup.view()});
+  print_line(label("swiglu"), y, dx, dup);
   launch_here(TanhForward{.x = x.view(), .y = y.view()});
   launch_here(TanhBackward{.y = y.view(), .dy = dy.view(), .dx = dx.view()});
   print_line(label("tanh"), y, dx);

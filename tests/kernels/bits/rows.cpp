@@ -5,6 +5,7 @@
 #include "kernels/embedding.h"
 #include "kernels/layer_norm.h"
 #include "kernels/matmul.h"
+#include "kernels/rotary.h"
 #include "kernels/softmax.h"
 #include "kernels/sum.h"
 
@@ -43,6 +44,25 @@ void print_layer_norm(const Shape& shape, DType dtype) {
                                 .dweight = dweight.view(),
                                 .dbias = dbias.view()});
   print_line(label_of("layer_norm_backward", dtype, shape), dx, dweight, dbias);
+  launch_here(LayerNormForward{.x = x.view(), .weight = weight.view(), .y = y.view(), .rstd = rstd.view()});
+  launch_here(LayerNormBackward{.x = x.view(),
+                                .weight = weight.view(),
+                                .rstd = rstd.view(),
+                                .dy = dy.view(),
+                                .dx = dx.view(),
+                                .dweight = dweight.view()});
+  print_line(label_of("rms_norm", dtype, shape), y, rstd, dx, dweight);
+}
+
+/// Rotates heads of `columns` columns, an even number.
+void print_rotary(int64_t rows, int64_t columns, DType dtype) {
+  const DType sums = accumulator_dtype(dtype);
+  Values frequencies = uniform({columns / 2}, sums, 21), positions = integers({rows}, 22, 0, 100'000);
+  Values table({rows, columns}, sums), x = uniform({rows, 2 * columns}, dtype, 23), y(x.shape(), dtype);
+  launch_here(
+      RotaryTable{.frequencies = frequencies.view(), .positions = positions.view(), .y = table.view()});
+  launch_here(Rotate{.x = x.view(), .table = table.view(), .y = y.view()});
+  print_line(label_of("rotary", dtype, {rows, columns}), table, y);
 }
 
 void print_softmax(const Shape& shape, DType dtype) {
@@ -99,6 +119,7 @@ void print_rows() {
     for (const Shape& shape : {Shape{1, 1}, Shape{3, 5}, Shape{7, 31}, Shape{33, 32}, Shape{70, 33},
                                Shape{5, 64}, Shape{130, 100}, Shape{9, 1037}, Shape{1100, 70}}) {
       print_layer_norm(shape, dtype);
+      print_rotary(shape[0], shape[1] / 2 * 2 + 2, dtype);
       print_softmax(shape, dtype);
       print_sums(shape, dtype);
       print_embedding(shape, dtype);
