@@ -3,9 +3,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <set>
 
-#include "config/rows.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "json/json_field.h"
@@ -29,21 +27,6 @@ const Family& family_of(const ModelOptions& options) {
   const auto found = std::ranges::find(families(), options.family, &Family::name);
   expect(found != families().end(), "there is no family ", options.family);
   return **found;
-}
-
-void check_model(const ModelOptions& options) {
-  const Family& chosen = family_of(options);
-  std::set<std::string> known;
-  const Rows<ModelOptions> own = chosen.rows();
-  for (const auto& row : own.rows()) known.insert(row.key.name);
-  for (const Family* family : families()) {
-    const Rows<ModelOptions> rows = family->rows();
-    for (const auto& [key, field] : rows.rows())
-      require(known.contains(key.name) || field.write(options) == key.initial, key.name, " = ",
-              field.write(options), " is for model.family = ", family->name(),
-              ", but this model's family is ", chosen.name(), ": leave the key out, or set model.family");
-  }
-  chosen.check(options);
 }
 
 ModelOptions sized(const ModelOptions& options, int64_t vocabulary, int64_t block_size) {

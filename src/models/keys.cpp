@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <set>
+#include <string>
 
 #include "config/rows.h"
+#include "core/error.h"
 #include "models/family.h"
 #include "models/model_options.h"
 
@@ -56,6 +59,21 @@ Rows<ModelOptions> model_rows() {
         rows.add(row);
   }
   return rows;
+}
+
+void check_model(const ModelOptions& options) {
+  const Family& chosen = family_of(options);
+  std::set<std::string> known;
+  const Rows<ModelOptions> own = chosen.rows();
+  for (const auto& row : own.rows()) known.insert(row.key.name);
+  for (const Family* family : families()) {
+    const Rows<ModelOptions> rows = family->rows();
+    for (const auto& [key, field] : rows.rows())
+      require(known.contains(key.name) || field.write(options) == key.initial, key.name, " = ",
+              field.write(options), " is for model.family = ", family->name(),
+              ", but this model's family is ", chosen.name(), ": leave the key out, or set model.family");
+  }
+  chosen.check(options);
 }
 
 std::vector<ModelPreset> model_presets() {

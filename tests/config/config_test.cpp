@@ -125,13 +125,13 @@ TEST(Config, ARunWithoutAFileIsNamedAfterItsModelAndItsData) {
   EXPECT_EQ(load({"--config=quickstart.ini", "data.dataset=other.txt"}).log.dir, "runs/quickstart");
 }
 
-TEST(Config, EveryPresetHasItsSizes) {
+TEST(Config, EveryPresetOfGpt2HasItsSizes) {
   const std::map<std::string, std::vector<int64_t>> table = {
       {"openai-gpt", {12, 12, 768}},  {"gpt2", {12, 12, 768}},     {"gpt2-medium", {24, 16, 1024}},
       {"gpt2-large", {36, 20, 1280}}, {"gpt2-xl", {48, 25, 1600}}, {"gopher-44m", {8, 16, 512}},
       {"gpt-mini", {6, 6, 192}},      {"gpt-micro", {4, 4, 128}},  {"gpt-nano", {3, 3, 48}},
   };
-  EXPECT_EQ(model_presets().size(), table.size());
+  EXPECT_EQ(family_of({.family = "gpt2"}).presets().size(), table.size());
   for (const auto& [name, sizes] : table) {
     const ModelOptions model = load({"train.steps=1", ("model.preset=" + name).c_str()}).model;
     EXPECT_EQ((std::vector<int64_t>{model.n_layer, model.n_head, model.n_embd}), sizes) << name;
@@ -320,6 +320,7 @@ loss_on = answer
 packing = true
 
 [model]
+family = gpt2
 from =
 preset =
 n_layer = 4
@@ -329,9 +330,20 @@ vocab_size = 0
 vocab_multiple = 0
 n_positions = 0
 dropout = 0
-bias = false
 tie_weights = true
+bias = false
 activation = gelu_erf
+n_kv_head = 0
+head_dim = 0
+intermediate_size = 0
+norm_epsilon = 1e-05
+rope_theta = 10000
+rope_scaling = none
+rope_factor = 1
+rope_low_freq_factor = 1
+rope_high_freq_factor = 4
+rope_original_positions = 8192
+qwen_version = 3
 
 [train]
 steps = 2000

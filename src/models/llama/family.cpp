@@ -2,6 +2,7 @@
 #include "models/family.h"
 
 #include "models/llama/llama_family.h"
+#include "models/llama/llama_options.h"
 
 namespace lockstep {
 namespace {

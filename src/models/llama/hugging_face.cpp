@@ -38,13 +38,13 @@ RopeOptions read_rope(const ConfigField& file) {
   rope.theta = positive(parameters["rope_theta"], rope.theta);
   require_missing_or(parameters["partial_rotary_factor"], 1.0);
   const ConfigField type = parameters[parameters["rope_type"].is_null() ? "type" : "rope_type"];
-  const std::string name = type.is_null() ? "default" : type.text();
-  type.require_is(name == "default" || name == "linear" || name == "llama3", "default, linear or llama3");
-  if (name == "default") return rope;
-  rope.factor = rope_number(parameters, "factor");
-  rope.scaling = RopeScaling::linear;
-  if (name == "linear") return rope;
-  rope.scaling = RopeScaling::llama3;
+  const std::map<std::string, RopeScaling> known = {
+      {"default", RopeScaling::none}, {"linear", RopeScaling::linear}, {"llama3", RopeScaling::llama3}};
+  const auto found = known.find(type.is_null() ? "default" : type.text());
+  type.require_is(found != known.end(), "default, linear or llama3");
+  rope.scaling = found->second;
+  if (rope.scaling != RopeScaling::none) rope.factor = rope_number(parameters, "factor");
+  if (rope.scaling != RopeScaling::llama3) return rope;
   rope.low_freq_factor = rope_number(parameters, "low_freq_factor");
   rope.high_freq_factor = rope_number(parameters, "high_freq_factor");
   parameters["high_freq_factor"].require_is(rope.high_freq_factor > rope.low_freq_factor,

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/llama/llama_family.h"
 
+#include "config/rows.h"
 #include "core/error.h"
+#include "models/llama/llama_options.h"
 
 namespace lockstep {
 namespace {

@@ -5,10 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "config/rows.h"
 #include "models/family.h"
 #include "models/llama/hugging_face.h"
-#include "models/llama/llama_options.h"
 
 namespace lockstep {
 

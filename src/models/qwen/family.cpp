@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/family.h"
 
+#include "config/rows.h"
 #include "models/config_fields.h"
 #include "models/llama/llama_family.h"
 

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keys of the families of models.
+#include <gtest/gtest.h>
+
+#include "job/keys.h"
+#include "job/resolve.h"
+#include "models/family.h"
+#include "support/user_error.h"
+
+namespace lockstep {
+namespace {
+
+Job job_with(const Layer& settings) {
+  Arguments arguments;
+  arguments.program = "train_gpt";
+  arguments.overrides = settings;
+  arguments.overrides.push_back({"train.steps", "1000"});
+  return job_of(load_settings(arguments));
+}
+
+TEST(FamilyPresets, HaveThePublishedNumbersOfParameters) {
+  const std::vector<std::tuple<const char*, int64_t, int64_t>> models = {
+      {"smollm2-135m", 49152, 134'515'008},
+      {"smollm2-360m", 49152, 361'821'120},
+      {"llama-3.2-1b", 128256, 1'235'814'400},
+      {"qwen2.5-0.5b", 151936, 494'032'768},
+      {"qwen3-0.6b", 151936, 596'049'920}};
+  for (const auto& [preset, symbols, parameters] : models) {
+    const Job job = job_with({{"model.preset", preset}});
+    const ModelOptions options = sized(job.model, symbols, 1024);
+    const auto model = family_of(options).make(options, {}, 1);  // its parameters have no memory yet
+    EXPECT_EQ(model->used_parameters(), parameters) << preset;
+    EXPECT_EQ(count_parameters(model->parameters()), parameters) << preset;
+  }
+}
+
+std::string refusal(const Layer& settings) {
+  return user_error([&] { job_with(settings); });
+}
+
+TEST(FamilyKeys, ThatDoNotFitAreRefused) {
+  const Setting llama{"model.family", "llama"};
+  expect_contains(refusal({llama, {"model.n_kv_head", "3"}}), {"model.n_head = 4", "model.n_kv_head = 3"});
+  expect_contains(refusal({llama, {"model.head_dim", "7"}}), {"model.head_dim = 7", "even"});
+  expect_contains(refusal({llama, {"model.n_embd", "130"}}), {"model.n_embd = 130", "model.n_head = 4"});
+  EXPECT_EQ(refusal({llama, {"model.n_embd", "130"}, {"model.head_dim", "32"}}), "(nothing was thrown)");
+  expect_contains(refusal({llama, {"model.bias", "false"}}),
+                  {"model.bias = false is for model.family = gpt2", "is llama"});
+  expect_contains(refusal({{"model.n_kv_head", "2"}}),
+                  {"model.n_kv_head = 2 is for model.family = llama", "gpt2"});
+  expect_contains(refusal({llama, {"model.qwen_version", "2"}}), {"model.qwen_version = 2", "qwen"});
+  expect_contains(refusal({llama,
+                           {"model.rope_scaling", "llama3"},
+                           {"model.rope_low_freq_factor", "4"},
+                           {"model.rope_high_freq_factor", "2"}}),
+                  {"model.rope_high_freq_factor = 2", "model.rope_low_freq_factor = 4"});
+  expect_contains(refusal({{"model.family", "gemma"}}), {"model.family", "llama"});
+}
+
+}  // namespace
+}  // namespace lockstep
