@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <iostream>
-#include <map>
+#include <memory>
 
 #include "comm/world.h"
 #include "core/clock.h"
@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "measure.h"
 #include "models/gpt2/gpt.h"
+#include "models/llama/llama.h"
 #include "nn/generate.h"
 #include "program/command_line.h"
 #include "report.h"
@@ -15,6 +16,8 @@
 using namespace lockstep;
 
 namespace {
+
+const std::vector<std::string> workloads = {"12x12x768", "4x4x128", "llama-12x12x768"};
 
 struct Options {
   std::vector<std::string> workloads;
@@ -25,19 +28,31 @@ struct Options {
   bool append = false;
 };
 
-const std::map<std::string, Gpt::Options> models = {
-    {"12x12x768", {.vocabulary = 50304, .block_size = 1024, .layers = 12, .heads = 12, .width = 768}},
-    {"4x4x128", {.vocabulary = 65, .block_size = 256, .layers = 4, .heads = 4, .width = 128}},
-};
+/// Returns the model of a workload with random weights.
+std::unique_ptr<LanguageModel> make_model(const std::string& workload) {
+  if (workload == "12x12x768")
+    return std::make_unique<Gpt>(
+        Gpt::Options{.vocabulary = 50304, .block_size = 1024, .layers = 12, .heads = 12, .width = 768}, 1);
+  if (workload == "4x4x128")
+    return std::make_unique<Gpt>(
+        Gpt::Options{.vocabulary = 65, .block_size = 256, .layers = 4, .heads = 4, .width = 128}, 1);
+  require(workload == "llama-12x12x768", "--workload ", workload, ": it must be one of ", joined(workloads));
+  return std::make_unique<Llama>(Llama::Options{.vocabulary = 50304,
+                                                .block_size = 1024,
+                                                .layers = 12,
+                                                .heads = {12, 4},
+                                                .head_size = 64,
+                                                .width = 768,
+                                                .hidden = 2048},
+                                 1);
+}
 
-/// Returns the bytes of weights that one step reads. Excludes the tables that a step only looks rows up in.
-int64_t weight_bytes(const Gpt& model) {
+/// Returns the bytes of weights that one step reads. All models share the head's weight with the token table.
+/// Excludes learned positions, in which a step only looks rows up.
+int64_t weight_bytes(const LanguageModel& model) {
   int64_t bytes_read = 0;
-  for (const auto& [name, tensor] : model.parameters()) {
-    const bool is_table =
-        name.ends_with("wpe.weight") || (name.ends_with("wte.weight") && !model.options().tie_weights);
-    if (!is_table) bytes_read += tensor.size() * bytes(tensor.dtype());
-  }
+  for (const auto& [name, tensor] : model.parameters())
+    if (!name.ends_with("wpe.weight")) bytes_read += tensor.size() * bytes(tensor.dtype());
   return bytes_read;
 }
 
@@ -63,15 +78,14 @@ double seconds_per_step(TextModel& model, const Options& options, int64_t batch,
 }
 
 void bench(const std::string& workload, const Options& options, Report& report) {
-  const Gpt model(models.at(workload), 1);
-  const auto text_model = make_text_model(model);
-  const int64_t weights = weight_bytes(model);
+  const std::unique_ptr<LanguageModel> model = make_model(workload);
+  const auto text_model = make_text_model(*model);
+  const int64_t weights = weight_bytes(*model);
   const auto read = make_read(weights, std::get<CpuStream>(current_stream()));
   for (const std::string& batch : options.batches) {
     std::vector<double> steps, reads;
     for (int round = -1; round < options.rounds; ++round) {
-      const double step =
-          seconds_per_step(*text_model, options, std::stoll(batch), model.options().vocabulary);
+      const double step = seconds_per_step(*text_model, options, std::stoll(batch), model->vocabulary());
       const double reading = measure({read}, 0.05)[0].seconds;
       if (round < 0) continue;  // warm-up
       steps.push_back(step);
@@ -88,7 +102,8 @@ void bench(const std::string& workload, const Options& options, Report& report) 
 }
 
 void describe(CommandLine& line, Options& options) {
-  line.add("--workload", options.workloads, "layers x heads x width: 12x12x768 or 4x4x128 (default both)");
+  line.add("--workload", options.workloads,
+           concat("layers x heads x width (default all): ", joined(workloads)));
   line.add("--batch", options.batches, "texts per batch (default 1 and 8)");
   line.add("--prompt", options.prompt, "tokens of each prompt", {.least = 1});
   line.add("--tokens", options.tokens, "tokens to generate per text", {.least = 2});
@@ -106,13 +121,13 @@ int main(int argc, char** argv) {
   if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
   return run_alone([&] {
     set_threads(options.threads);
-    if (options.workloads.empty()) options.workloads = {"12x12x768", "4x4x128"};
+    if (options.workloads.empty()) options.workloads = workloads;
     for (const std::string& batch : options.batches)
       require(!batch.empty() && batch.find_first_not_of("0123456789") == std::string::npos &&
                   batch.size() < 6 && std::stoll(batch) > 0,
               "--batch ", batch, ": it must be a whole number from 1 up");
     Report report("bench_generate",
-                  {{"workload", 10},
+                  {{"workload", 16},
                    {"batch", 6},
                    {"tokens", 8},
                    {"ms", 9},
@@ -123,10 +138,7 @@ int main(int argc, char** argv) {
                    {"bound_ms", 10},
                    {"percent", 9}},
                   {.ranks = 1, .threads = options.threads});
-    for (const std::string& workload : options.workloads) {
-      require(models.contains(workload), "--workload ", workload, ": it must be 12x12x768 or 4x4x128");
-      bench(workload, options, report);
-    }
+    for (const std::string& workload : options.workloads) bench(workload, options, report);
     if (options.append) report.append();
     return 0;
   });

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares Lockstep with PyTorch's DistributedDataParallel (gloo) on the CPU. PyTorch runs in its fast settings.
 
-GPT models start from the same weights in both programs. Both take the same samples in the same order and must report the
+Language models start from the same weights in both programs. PyTorch's Llama is that of transformers, with its fused attention. Both take the same samples in the same order and must report the
 same losses. Each Lockstep rank computes one replica with the batch of one PyTorch rank. The programs alternate. A run's
 figure is its median step after warm-up. A program's figure is the median of its runs. The faster of eager and compiled
 steps counts. fp32 is compared with fp32, and bf16 with autocast. On AMD processors MKL chooses slow kernels by default.
@@ -39,7 +39,7 @@ KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), 
 
 @dataclass(frozen=True)
 class Workload:
-    """A model of configs/shakespeare_cpu.ini and the work of one rank in a step. The learning rate is constant."""
+    """A model of a shipped configuration and the work of one rank in a step. The learning rate is constant."""
 
     layers: int
     heads: int
@@ -47,17 +47,23 @@ class Workload:
     block: int
     batch: int
     steps: int
+    key_heads: int = 0  # of a Llama; 0: a GPT-2
+
+    @property
+    def config(self):
+        return "llama_cpu.ini" if self.key_heads else "shakespeare_cpu.ini"
 
     def __str__(self):
-        return (f"{self.layers} layers, {self.heads} heads, {self.width} wide, {self.batch} × {self.block} tokens a rank")
+        return (f"{'Llama, ' if self.key_heads else ''}{self.layers} layers, {self.heads} heads, {self.width} wide, {self.batch} × {self.block} tokens a rank")
 
     def keys(self, ranks):
         return [f"model.n_layer={self.layers}", f"model.n_head={self.heads}", f"model.n_embd={self.width}",
-                f"data.block_size={self.block}", f"train.batch_size={self.batch}", f"dist.replicas={ranks}"]
+                f"data.block_size={self.block}", f"train.batch_size={self.batch}", f"dist.replicas={ranks}",
+                *([f"model.n_kv_head={self.key_heads}"] if self.key_heads else [])]
 
 
 WORKLOADS = {"4x4x128": Workload(4, 4, 128, 64, 6, 200), "6x6x384": Workload(6, 6, 384, 256, 4, 16),
-             "12x12x768": Workload(12, 12, 768, 256, 1, 10)}
+             "12x12x768": Workload(12, 12, 768, 256, 1, 10), "llama-6x6x384": Workload(6, 6, 384, 256, 4, 16, key_heads=2)}
 OTHERS = {"train_mlp": "`train_mlp`, the job of PyTorch's tutorials",
           "start-up": "from the start of the processes to the end of the first step, 4 layers"}
 
@@ -162,9 +168,12 @@ class Comparison:
         steps = options.steps or workload.steps
         keys = ["train.device=cpu", f"data.dataset={self.text}", f"train.threads={options.threads}",
                 *workload.keys(options.ranks), f"train.precision={precision}"]
-        lockstep = Lockstep(self.launcher, options.program, "shakespeare_cpu.ini", keys)
-        weights, config = lockstep.initial_weights(self.place())
+        lockstep = Lockstep(self.launcher, options.program, workload.config, keys)
+        begun = self.place()
+        weights, config = lockstep.initial_weights(begun)
         job = gpt_job(self.text, weights, config, steps, options) | {"precision": precision}
+        if workload.key_heads:
+            job |= {"kind": "llama", "folder": str(next(begun.glob("snapshots/step-*")))}
         ours, theirs, difference = [], {mode: [] for mode in options.mode}, 0.0
         for repeat in range(options.repeats):
             our_losses, our_times = lockstep.measure(self.place(), steps, options.learning_rate)

@@ -33,12 +33,33 @@ def sample_order(rank, job):
     return torch.clamp(windows * block + later, max=len(job["tokens"]) - 1 - block)
 
 
-def gpt_steps(rank, job):
-    """Trains the GPT model and yields the loss of each step."""
-    tokens, config = job["tokens"], job["config"]
+class Llama(nn.Module):
+    """The model of transformers that this folder holds. It maps ids to logits."""
+
+    def __init__(self, folder):
+        super().__init__()
+        from transformers import AutoModelForCausalLM
+        self.model = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="sdpa", dtype=torch.float32)
+        self.model.config.use_cache = False
+        self.model.train()
+
+    def forward(self, ids):
+        return self.model(ids).logits
+
+
+def model_of(job):
+    if job["kind"] == "llama":
+        return Llama(job["folder"])
     model = GPT(job["shape"])
     if job["weights"]:
         model.load_state_dict(job["weights"], strict=False)
+    return model
+
+
+def model_steps(rank, job):
+    """Trains a language model and yields the loss of each step."""
+    tokens, config = job["tokens"], job["config"]
+    model = model_of(job)
     model = DistributedDataParallel(model, gradient_as_bucket_view=True)
     if job["mode"] == "compiled":
         model = torch.compile(model, dynamic=False)
@@ -86,7 +107,7 @@ def main():
     rank = torch.distributed.get_rank()
     losses, times, first = [], [], None
     begin = time.perf_counter()
-    for loss in (mlp_steps if job["kind"] == "mlp" else gpt_steps)(rank, job):
+    for loss in (mlp_steps if job["kind"] == "mlp" else model_steps)(rank, job):
         first = first or time.time()
         end = time.perf_counter()
         losses.append(loss)
