@@ -93,8 +93,14 @@ Tensor Decoder::operator()(const Tensor& ids, const Context& context) const {
 Tensor Decoder::loss(const Tensor& ids, const Tensor& targets, const Context& context,
                      int64_t rows_at_once) const {
   const Tensor x = hidden(ids, context);
-  const Tensor bias = unused_rows_ ? convert(unused_rows_, x.dtype()) : Tensor();
-  return linear_cross_entropy(x, head(), targets, rows_at_once, -1, context.loss_scale, bias);
+  return linear_cross_entropy(x, head(), targets, rows_at_once, -1, context.loss_scale,
+                              logit_bias(x.dtype()));
+}
+
+Tensor Decoder::token_losses(const Tensor& ids, const Tensor& targets, int64_t rows_at_once) const {
+  const NoGrad no_grad;
+  const Tensor x = hidden(ids, {});
+  return linear_cross_entropies(x, head(), targets, rows_at_once, -1, logit_bias(x.dtype()));
 }
 
 Tensor Decoder::next_logits(std::span<const NextTokens> parts, KeyValueCache& cache) const {

@@ -40,6 +40,7 @@ class Decoder : public LanguageModel {
   Tensor operator()(const Tensor& ids, const Context& context) const override;
   Tensor loss(const Tensor& ids, const Tensor& targets, const Context& context,
               int64_t rows_at_once = 0) const override;
+  Tensor token_losses(const Tensor& ids, const Tensor& targets, int64_t rows_at_once = 0) const override;
   Tensor next_logits(std::span<const NextTokens> parts, KeyValueCache& cache) const override;
 
   int64_t vocabulary() const override { return sizes_.vocabulary; }
@@ -58,6 +59,8 @@ class Decoder : public LanguageModel {
   Tensor hidden(const Tensor& ids, const Context& context) const;
   /// Runs the blocks. The backward recomputes what Sizes::recompute selects.
   Tensor through_blocks(const Tensor& x, const Context& context) const;
+  /// Returns what is added to the logits of a dtype, or an empty tensor.
+  Tensor logit_bias(DType dtype) const { return unused_rows_ ? convert(unused_rows_, dtype) : Tensor(); }
   const Tensor& head() const { return parts_.head ? parts_.head->weight() : parts_.tokens->weight(); }
 
   Sizes sizes_;

@@ -135,6 +135,10 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int32_t ignore
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                             int64_t rows_at_once = 0, int32_t ignore_index = -1,
                             const Tensor& loss_scale = {}, const Tensor& bias = {});
+/// Returns the cross entropy of each row as linear_cross_entropy() adds it, in the shape of `targets`; 0 for
+/// an ignored one. No gradient is computed. On a CPU a row's value depends on that row alone.
+Tensor linear_cross_entropies(const Tensor& x, const Tensor& weight, const Tensor& targets,
+                              int64_t rows_at_once = 0, int32_t ignore_index = -1, const Tensor& bias = {});
 /// Returns the mean of (x - y)^2 over all elements as a scalar. Shapes must be equal.
 Tensor mean_squared_error(const Tensor& x, const Tensor& y);
 Tensor sum(const Tensor& x);   ///< scalar sum of all elements in index order by fixed blocks

@@ -71,6 +71,26 @@ TEST(CrossEntropy, RefusesTargetsItCannotUse) {
   EXPECT_THROW(cross_entropy(logits, from_values<float>({0, 1}, {2})), Error);
 }
 
+TEST(LinearCrossEntropies, AreTheLossesOfTheRows) {
+  const Tensor x = uniform_tensor({2, 3, 5}, 1), weight = uniform_tensor({7, 5}, 2),
+               bias = uniform_tensor({7}, 3);
+  const Tensor targets = from_values<int32_t>({6, 0, -1, 3, 3, -1}, {2, 3});
+  const Tensor losses = linear_cross_entropies(x, weight, targets, 0, -1, bias);
+  EXPECT_EQ(losses.shape(), (Shape{2, 3}));
+  const Tensor logits = linear(x, weight, bias).reshape({6, 7});
+  const std::vector<double> values = to_doubles(losses), wanted = to_doubles(targets);
+  double sum = 0.0;
+  for (int64_t row = 0; row < 6; ++row) {
+    const auto target = static_cast<int64_t>(wanted[static_cast<size_t>(row)]);
+    const double expected = target < 0 ? 0.0 : row_loss(logits, row, target);
+    EXPECT_NEAR(values[static_cast<size_t>(row)], expected, 1e-14) << row;
+    sum += expected;
+  }
+  EXPECT_NEAR(item(linear_cross_entropy(x, weight, targets, 0, -1, {}, bias)), sum / 4, 1e-14);
+  for (const int64_t rows_at_once : {1, 4, 6, 9})
+    EXPECT_TRUE(has_same_bits(linear_cross_entropies(x, weight, targets, rows_at_once, -1, bias), losses));
+}
+
 // A power of two commutes with every rounding, at any point of the computation.
 TEST(LinearCrossEntropy, AStartingGradientScalesAllGradients) {
   for (const int64_t rows_at_once : {0, 2}) {

@@ -172,6 +172,21 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
       loss_scale);
 }
 
+Tensor linear_cross_entropies(const Tensor& x, const Tensor& weight, const Tensor& targets,
+                              int64_t rows_at_once, int32_t ignore_index, const Tensor& bias) {
+  const int64_t rows = x.shape().rows();
+  const Head head{.x = x.detach().reshape({rows, x.shape()[-1]}),
+                  .weight = weight.detach(),
+                  .targets = targets.detach().reshape({rows}),
+                  .losses = empty({rows}, accumulator_dtype(x.dtype()), x.stream()),
+                  .ignore_index = ignore_index,
+                  .bias = bias};
+  const int64_t step = rows_at_once > 0 ? rows_at_once : std::max<int64_t>(rows, 1);
+  for (int64_t begin = 0; begin < rows; begin += step)
+    head.logits(begin, std::min(rows, begin + step), false);
+  return head.losses.reshape(targets.shape());
+}
+
 Tensor mean_squared_error(const Tensor& x, const Tensor& y) {
   // Nothing is broadcast here: a column next to a row is a mistake.
   expect(x.shape() == y.shape(), "mean_squared_error: x is ", x.shape(), ", y is ", y.shape(),
