@@ -35,7 +35,7 @@ const std::map<std::string, std::set<std::string>> rooms = {
     {"store", {"core", "json", "program"}},
     {"net", {"core"}},
     {"tokenizer", {"core", "json"}},
-    {"writing", {"core", "json", "kernels", "tensor", "nn", "tokenizer"}},
+    {"writing", {"core", "json", "comm", "kernels", "tensor", "nn", "data", "tokenizer"}},
     {"data", {"core", "json", "program", "kernels", "tensor", "tokenizer"}},
     {"metrics", {"core", "json", "kernels"}},
     {"snapshot",

@@ -4,11 +4,15 @@
 #include <fstream>
 #include <gtest/gtest.h>
 
+#include "data/corpus.h"
 #include "data/examples.h"
 #include "language/language_data.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
 #include "tensor/create.h"
+#include "tokenizer/char_tokenizer.h"
+#include "train/language_task.h"
+#include "writing/score_text.h"
 
 namespace lockstep {
 namespace {
@@ -44,6 +48,53 @@ TEST(Evaluation, IsTheMeanOverAllTargetsThatCount) {
     EXPECT_NEAR(evaluate(World::alone(), data_parallel, task, blocks, batch_size, {}).value_or(0.0),
                 (10.0 + 20 + 30 + 40 + 60 + 70) / 6, 1e-5)
         << "the mean of the blocks' means is 45";
+}
+
+/// The loss of a language model.
+struct NextTokenLoss final : TrainingTask {
+  explicit NextTokenLoss(const LanguageModel& of_model) : model(of_model) {}
+  std::vector<NamedTensor> parameters() const override { return model.parameters(); }
+  std::shared_ptr<const Dataset> training_data() const override { return nullptr; }
+  Tensor loss(const Tensor& inputs, const Tensor& targets, const Context& context) const override {
+    return model.loss(inputs, targets, context, 7);
+  }
+  std::unique_ptr<Optimizer> make_optimizer(ParameterSpace&) const override { return nullptr; }
+
+  const LanguageModel& model;
+};
+
+// A loss is about 3. Training adds the losses of a batch in fp32, and a score adds all in double.
+TEST(Evaluation, IsTheScoreOfTheSameWindows) {
+  constexpr int64_t block = 16;
+  const std::string lines = sample_text(40);
+  const CharTokenizer tokenizer(lines);
+  const Tokens tokens = tokenizer.encode(lines);
+  Job job;
+  job.text.block_size = block;
+  job.model.n_layer = 1;
+  job.model.n_embd = 16;
+  job.model.dropout = 0.5;
+  const std::unique_ptr<LanguageModel> model = make_model(job, tokenizer.vocabulary_size());
+  ParameterSpace space(model->parameters());
+  DataParallel data_parallel(space, World::alone(), {.replicas = 1});
+  std::vector<int64_t> windows, examples;
+  for (int64_t begin = 0; begin < tokens.size(); begin += block)
+    windows.insert(windows.end(), {begin, std::min(begin + block, tokens.size())});
+  for (int64_t begin = 0, i = 0; begin + block <= tokens.size(); ++i, begin += 9 + i % 8)
+    examples.insert(examples.end(), {begin + i % 5, begin + 9 + (i + 1) % 8});
+  for (const bool are_examples : {false, true}) {
+    const ExampleBlocks blocks(tokens, are_examples ? examples : windows,
+                               {.block_size = block, .packs = false});
+    const double loss =
+        evaluate(World::alone(), data_parallel, NextTokenLoss(*model), blocks, 5, {}).value_or(0.0);
+    EncodedText text{.name = "lines", .tokens = tokens, .examples = {}};
+    if (are_examples) text.examples = Marks(examples);
+    const TextScore score = score_text(World::alone(), *model, tokenizer, text);
+    EXPECT_NEAR(score.loss(), loss, 1e-6);
+    int64_t weight = 0;
+    for (int64_t i = 0; i < blocks.size(); ++i) weight += blocks.weight(i);
+    EXPECT_EQ(score.tokens, weight);
+  }
 }
 
 TEST(ExampleData, IsReadSplitAndDescribed) {
