@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares Lockstep with the installed transformers and PyTorch, on new random models of each family. Runs the checks
 of build/cpu/bin/huggingface_tests (logits, ten steps, every bit) on them instead of on tests/golden/huggingface. Also loads
-the folders that `convert` and a run write into transformers.
+the folders that `convert` and a run write into transformers, and compares the loss that `evaluate` prints.
 
     python3 scripts/compare_transformers.py [--programs build/cpu/bin] [--seed 1]
 
@@ -71,6 +71,17 @@ def validation_loss(model, tokenizer):
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten()).item()
 
 
+def text_loss(model, tokenizer):
+    """Returns the mean loss over all tokens but the first of each window of the context, as evaluate does."""
+    ids = tokenizer(TEXT, return_tensors="pt").input_ids[0]
+    losses = []
+    for window in ids.split(model.config.n_positions):
+        with torch.no_grad():
+            logits = model.double()(window[None]).logits[0, :-1]
+        losses.append(torch.nn.functional.cross_entropy(logits, window[1:], reduction="none"))
+    return torch.cat(losses).mean().item()
+
+
 def compare_shape(programs, folder, work):
     original = load(folder)
     run(programs / "convert", folder, work / "converted")
@@ -92,6 +103,9 @@ def compare_shape(programs, folder, work):
     ours = next(line["val_loss"] for line in lines if line.get("step") == 10)
     theirs = validation_loss(tuned, tokenizer)
     check(abs(ours - theirs) < 1e-5, f"validation loss after ten steps: {ours:.6f}, by transformers {theirs:.6f}")
+    score = json.loads(run(programs / "evaluate", work / "tuned/snapshots/step-00000010", work / "text.txt", "--json"))
+    ours, theirs = score["loss"], text_loss(tuned, tokenizer)
+    check(abs(ours - theirs) < 1e-6, f"evaluate: loss {ours:.8f}, by transformers {theirs:.8f}")
 
 
 def main():

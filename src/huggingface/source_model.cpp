@@ -249,12 +249,14 @@ void SourceModel::load(const World& world, PlacedTensors& tensors) const {
   on_first_rank(world, [&] { require(problem.empty(), problem); });
 }
 
-std::unique_ptr<LanguageModel> load_model(const SourceModel& source) {
+std::unique_ptr<LanguageModel> load_model(const SourceModel& source, const World& world, DType precision) {
   const ModelDescription& described = source.description();
   auto model = described.family->make(described.options, {}, 0);
-  const ParameterSpace space(model->parameters());
-  SpaceTensors tensors(space, nullptr, 1);
-  source.load(World::alone(), tensors);
+  ParameterSpace space(model->parameters());
+  space.set_precision(precision);
+  SpaceTensors tensors(space, nullptr, world.size());
+  source.load(world, tensors);
+  space.copies.refresh();
   return model;
 }
 

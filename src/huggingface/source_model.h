@@ -7,6 +7,7 @@
 #include <string>
 
 #include "comm/world.h"
+#include "core/dtype.h"
 #include "huggingface/model_folder.h"
 #include "models/family.h"
 #include "nn/language_model.h"
@@ -62,8 +63,10 @@ class SourceModel {
   std::string hash_;
 };
 
-/// Loads the model with its values on a single rank. Throws UserError that names a damaged file.
-std::unique_ptr<LanguageModel> load_model(const SourceModel& source);
+/// Loads the whole model on each rank, to compute in this precision. All ranks call it. Throws UserError that
+/// names a damaged file.
+std::unique_ptr<LanguageModel> load_model(const SourceModel& source, const World& world = World::alone(),
+                                          DType precision = DType::f32);
 /// Returns the tokenizer next to a model or in its snapshot, or null if the source has none. For rank 0 only.
 std::shared_ptr<const Tokenizer> tokenizer_of(const SourceModel& source);
 

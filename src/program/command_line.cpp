@@ -24,7 +24,7 @@ void CommandLine::add(const std::string& names, Value& value, const std::string&
                       const OptionRules& rules) {
   CLI::Option& option = *app_->add_option(names, value, help)->required(rules.is_required);
   if constexpr (std::is_same_v<Value, std::vector<std::string>>)
-    option.allow_extra_args(false);  // by default CLI11 reads "[x]" as a list
+    option.allow_extra_args(rules.takes_several);  // then CLI11 reads "[x]" as a list
   else if constexpr (!std::is_same_v<Value, std::optional<std::string>>)
     option.capture_default_str();
   if (!rules.type.empty()) option.type_name(rules.type);

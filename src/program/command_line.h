@@ -22,6 +22,7 @@ struct OptionRules {
   bool is_path = false;                   ///< a leading ~/ means HOME
   std::vector<std::string> choices = {};  ///< only these values are accepted, if there are any
   std::string excludes = {};              ///< an option that cannot be combined with this one
+  bool takes_several = false;             ///< a vector takes all words up to the next option
 };
 
 /// The options of a program, with --help. Names are "--top-k,--top_k", or "epochs,--epochs" for an option

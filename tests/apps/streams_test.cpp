@@ -27,6 +27,7 @@ TEST_F(Streams, EveryProgramNoticesThatItsOutputIsLost) {
                                   "train_gpt train.steps=1 --print-config",
                                   "train_mlp --version",
                                   "generate --help",
+                                  "evaluate --help",
                                   "tokenize --version",
                                   "convert --help",
                                   "doctor --help",

@@ -322,7 +322,7 @@ TEST_F(TrainGpt, HelpNamesEveryKey) {
 
 TEST(Help, FitsIntoEightyColumnsInAPipe) {
   for (const char* name :
-       {"train_gpt", "train_mlp", "generate", "tokenize", "convert", "doctor", "lockrun"}) {
+       {"train_gpt", "train_mlp", "generate", "evaluate", "tokenize", "convert", "doctor", "lockrun"}) {
     const Outcome outcome = run_command(program(name) + " --help");
     EXPECT_EQ(outcome.exit_code, 0) << name;
     std::istringstream help(outcome.out);

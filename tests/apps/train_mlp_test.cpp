@@ -118,7 +118,7 @@ TEST_F(TrainMlp, PrintsItsConfigurationAndTrainsNothing) {
 }
 
 TEST(Programs, TellTheirVersion) {
-  for (const char* name : {"train_gpt", "train_mlp", "generate", "doctor", "lockrun"}) {
+  for (const char* name : {"train_gpt", "train_mlp", "generate", "evaluate", "doctor", "lockrun"}) {
     const Outcome outcome = run_command(program(name) + " --version");
     EXPECT_EQ(outcome.exit_code, 0) << name << outcome.errors;
     EXPECT_EQ(outcome.out.find("Lockstep 0."), 0U) << name << ": " << outcome.out;
