@@ -84,10 +84,10 @@ struct Evaluation {
                   counted(score.tokens, "token"), ", ", counted(score.bytes, "byte"), "\n");
   }
   void evaluate(const std::string& file) const {
-    const SharedText shared =
-        share_text(text_called(file), {.model = options.model, .threads = threads}, world, tokenizer);
-    EncodedText text{.name = concat("FILE = ", file), .tokens = shared.image.tokens()};
-    if (shared.image.marks().examples() > 0) text.examples = shared.image.marks();
+    const SharedTexts shared =
+        share_texts(text_called(file), {.model = options.model, .threads = threads}, world, tokenizer);
+    EncodedText text{.name = concat("FILE = ", file), .tokens = shared.dataset.image.tokens()};
+    if (shared.dataset.image.marks().examples() > 0) text.examples = shared.dataset.image.marks();
     std::string lines;
     const auto print = [&](const ScoredToken& token) {
       lines += to_json_line(file, token, *shared.tokenizer) + "\n";

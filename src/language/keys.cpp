@@ -33,8 +33,15 @@ Rows<TextOptions> text_rows() {
       .also_called({"block", "context_length", "max_length", "max_seq_length", "seq_len", "seq_length",
                     "sequence_length"});
   rows.add("train_split", &O::train_split, semantic, {.low = 0, .high = 1, .low_open = true}, "share",
-           "share of the data to train on; the rest is for validation; 1: no validation")
-      .also_called({"val_split", "validation", "validation_split"});
+           "share of the data to train on; the rest is for validation; 1: no validation. Has no effect with "
+           "data.validation")
+      .also_called({"val_split", "validation_split"});
+  // A run compares the hash of the contents, not this name.
+  rows.add_path("validation", &O::validation, KeyClass::collective,
+                "validation data: a path or URL, as for data.dataset, all of which then trains; empty: the "
+                "rest of data.train_split")
+      .inherited()
+      .also_called({"eval_data", "eval_dataset", "val_data", "validation_data", "validation_file"});
   rows.add("loss_on", &O::loss_on, {{"answer", LossOn::answer}, {"all", LossOn::all}}, semantic,
            "examples only: the tokens that count in the loss");
   rows.add("packing", &O::packing, semantic,

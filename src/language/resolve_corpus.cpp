@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/log.h"
+#include "core/text.h"
 #include "data/bytes.h"
 #include "language/download.h"
 #include "store/object_store.h"
@@ -45,8 +46,8 @@ auto advise(const RemoteText& remote, Call call) {
   try {
     return call();
   } catch (const UserError& failure) {
-    throw UserError(concat("data.dataset = ", remote.name, ": ", failure.what(), ". ", remote.advice,
-                           ", or train on the built-in text with data.dataset=sample"));
+    throw UserError(concat(option_name("dataset"), " = ", remote.name, ": ", failure.what(), ". ",
+                           remote.advice, ", or use the built-in text: ", option_name("dataset"), "=sample"));
   }
 }
 
@@ -132,9 +133,8 @@ Corpus renewed(const RemoteText& remote, const std::string& cached, const KeptDo
     if (!found || (is_same && *found == version)) return corpus_of_kept(remote, cached, kept);
     if (!is_same && made.is_in_cache)
       log_info(concat(remote.url, ": a new copy replaces that of ", kept.date, ", which is now ",
-                      keep_older(cached),
-                      "; to resume a run on the older text, set data.dataset to that file",
-                      " and log.dir to the folder of the run"));
+                      keep_older(cached), "; to resume a run on the older text, set ", option_name("dataset"),
+                      " to that file", " and log.dir to the folder of the run"));
     return corpus_of_download(remote, cached, made, *found);
   } catch (const UserError& failure) {
     log_warning(concat(failure.what(), "; ", copy));
@@ -181,7 +181,7 @@ Corpus from_address(const std::string& url) {
                           .url = url,
                           .sha256 = "",
                           .advice = "Download it elsewhere and give its path"};
-  require(!url.starts_with("file://~"), "data.dataset = ", url,
+  require(!url.starts_with("file://~"), option_name("dataset"), " = ", url,
           ": write the folder in full, or the path without file://");
   if (!url.starts_with("file://")) return cached_or_downloaded(remote);
   const std::optional<std::string> path = local_path(url);
@@ -195,7 +195,7 @@ void require_text_of_restart(const std::string& name) {
   const std::optional<std::string> path = local_path(name);
   std::error_code unknown;
   const fs::file_status found = path && restart_count() > 0 ? fs::status(*path, unknown) : fs::file_status();
-  require(!fs::is_other(found), "data.dataset = ", name,
+  require(!fs::is_other(found), option_name("dataset"), " = ", name,
           " is a pipe or a device, which can be read only once; a run that starts again needs a file");
 }
 

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/log.h"
+#include "core/text.h"
 #include "core/thread_pool.h"
 #include "data/read_corpus.h"
 #include "language/known_facts.h"
@@ -54,11 +55,55 @@ std::shared_ptr<const Tokenizer> tokenizer_for(const TextOptions& text, const Te
 void encode_as_measured(const Tokenizer& tokenizer, const Corpus& corpus, const CorpusFacts& facts,
                         ThreadPool& pool, const TakeIds& take) {
   try {
-    require(encode_corpus(tokenizer, corpus, pool, take) == facts.hash, "data.dataset: ", corpus.source,
-            " has changed since it was read; start again");
+    require(encode_corpus(tokenizer, corpus, pool, take) == facts.hash, option_name("dataset"), ": ",
+            corpus.source, " has changed since it was read; start again");
   } catch (const Error&) {
     forget_facts(corpus);
     throw;
+  }
+}
+
+/// A text that rank 0 has found and read.
+struct FoundText {
+  Corpus corpus;
+  CorpusFacts facts;
+};
+
+FoundText find_text(const std::variant<NamedText, std::string>& dataset) {
+  FoundText found{.corpus = resolve_corpus(dataset), .facts = {}};
+  found.facts = facts_of(found.corpus);
+  return found;
+}
+
+/// Returns the ids of a text on all ranks. Rank 0 has found it.
+SharedText share_text(const FoundText& found, const Tokenizer& tokenizer, int threads, const World& world) {
+  const auto& [corpus, facts] = found;
+  SharedText shared{.image = {}, .description = {}, .hash = hash_text(facts.hash)};
+  if (world.is_first()) shared.description = describe(corpus, facts);
+  for (std::string* text : {&shared.description, &shared.hash})
+    *text = world.communicator().broadcast_text(*text, 0);
+  const bool has_examples = world.communicator().broadcast_value(corpus.kind == Corpus::Kind::examples, 0);
+  const TokenLayout layout{.key = hash_of(concat(has_examples ? "examples " : "text ", shared.hash, " ",
+                                                 tokenizer_hash(tokenizer))),
+                           .vocabulary_size = tokenizer.vocabulary_size(),
+                           .examples = has_examples ? facts.count : 0};
+  const auto encode = [&](const TakeIds& take) {
+    ThreadPool pool(threads);
+    encode_as_measured(tokenizer, found.corpus, found.facts, pool, take);
+  };
+  const bool is_small = world.communicator().on_every_rank(facts.bytes < least_cached_bytes);
+  shared.image = is_small ? broadcast_tokens(world, layout, encode) : shared_tokens(world, layout, encode);
+  return shared;
+}
+
+/// Calls a function that reads the text of data.validation. Its errors then name that key.
+template <class Call>
+auto for_validation(Call call) {
+  try {
+    return call();
+  } catch (const UserError& problem) {
+    const std::string text = problem.what(), usual = option_name("dataset");
+    throw UserError(text.starts_with(usual) ? option_name("validation") + text.substr(usual.size()) : text);
   }
 }
 
@@ -75,37 +120,29 @@ std::string tokenizer_name(const TextOptions& text) {
   return std::get<NamedTokenizer>(text.tokenizer) == NamedTokenizer::of_model ? "auto" : "char";
 }
 
-SharedText share_text(const TextOptions& text, const TextReader& reader, const World& world,
-                      const std::shared_ptr<const Tokenizer>& model_tokenizer) {
-  SharedText data;
-  Corpus corpus;
-  CorpusFacts facts;
+SharedTexts share_texts(const TextOptions& text, const TextReader& reader, const World& world,
+                        const std::shared_ptr<const Tokenizer>& model_tokenizer) {
+  const bool has_validation = !text.validation.empty();
+  FoundText dataset, validation;
   std::string json, config_json;
   on_first_rank(world, [&] {
-    corpus = resolve_corpus(text.dataset);
-    facts = facts_of(corpus);
-    const auto tokenizer = tokenizer_for(text, reader, facts.alphabet, model_tokenizer);
+    dataset = find_text(text.dataset);
+    if (has_validation) validation = for_validation([&] { return find_text(text.validation); });
+    // A split of one text has all of its characters, too.
+    const std::string alphabet = dataset.facts.alphabet + validation.facts.alphabet;
+    const auto tokenizer = tokenizer_for(text, reader, alphabet, model_tokenizer);
     json = tokenizer->to_json();
     config_json = tokenizer_config_json(*tokenizer);
-    data.description = describe(corpus, facts);
-    data.hash = hash_text(facts.hash);
   });
-  for (std::string* shared : {&json, &config_json, &data.description, &data.hash})
-    *shared = world.communicator().broadcast_text(*shared, 0);
-  const bool has_examples = world.communicator().broadcast_value(corpus.kind == Corpus::Kind::examples, 0);
-  data.tokenizer = tokenizer_from_json(json, "the tokenizer of rank 0", config_json);
-  const TokenLayout layout{.key = hash_of(concat(has_examples ? "examples " : "text ", data.hash, " ",
-                                                 tokenizer_hash(*data.tokenizer))),
-                           .vocabulary_size = data.tokenizer->vocabulary_size(),
-                           .examples = has_examples ? facts.count : 0};
-  const int threads = std::min(available_cores(), reader.threads * world.local_size());
-  const auto encode = [&](const TakeIds& take) {
-    ThreadPool pool(std::max(threads, 1));
-    encode_as_measured(*data.tokenizer, corpus, facts, pool, take);
-  };
-  const bool is_small = world.communicator().on_every_rank(facts.bytes < least_cached_bytes);
-  data.image = is_small ? broadcast_tokens(world, layout, encode) : shared_tokens(world, layout, encode);
-  return data;
+  for (std::string* shared : {&json, &config_json}) *shared = world.communicator().broadcast_text(*shared, 0);
+  SharedTexts texts{.tokenizer = tokenizer_from_json(json, "the tokenizer of rank 0", config_json),
+                    .dataset = {}};
+  const int threads = std::max(1, std::min(available_cores(), reader.threads * world.local_size()));
+  texts.dataset = share_text(dataset, *texts.tokenizer, threads, world);
+  if (has_validation)
+    texts.validation =
+        for_validation([&] { return share_text(validation, *texts.tokenizer, threads, world); });
+  return texts;
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "comm/world.h"
@@ -23,15 +24,21 @@ struct TextReader {
 /// A text as ids, equal on all ranks.
 struct SharedText {
   TokenImage image;
-  std::shared_ptr<const Tokenizer> tokenizer;
   std::string description;  ///< for the log
   std::string hash;         ///< identifies the text
 };
 
-/// Returns the text of data.dataset. Rank 0 finds or downloads it, chooses the tokenizer and encodes it.
+/// The texts of data.dataset and data.validation.
+struct SharedTexts {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  SharedText dataset;
+  std::optional<SharedText> validation = {};
+};
+
+/// Returns the texts of a run. Rank 0 finds or downloads them, chooses their tokenizer and encodes them.
 /// load_language_data() describes `model_tokenizer`. All ranks call it. Throws UserError naming the key.
-SharedText share_text(const TextOptions& text, const TextReader& reader, const World& world,
-                      const std::shared_ptr<const Tokenizer>& model_tokenizer);
+SharedTexts share_texts(const TextOptions& text, const TextReader& reader, const World& world,
+                        const std::shared_ptr<const Tokenizer>& model_tokenizer);
 
 /// Returns the tokenizer's name in the configuration.
 std::string tokenizer_name(const TextOptions& text);

@@ -26,6 +26,7 @@ struct TextOptions {
   std::variant<NamedTokenizer, std::string> tokenizer = NamedTokenizer::of_model;
   int64_t block_size = 64;
   double train_split = 0.9;
+  std::string validation = {};  ///< empty: the rest of the split
   LossOn loss_on = LossOn::answer;
   bool packing = true;
 };

@@ -92,6 +92,10 @@ FoundRun run_of(const Snapshot& snapshot, const RunRequest& run) {
       found.differences.push_back(name.find('.') != std::string::npos  // a key
                                       ? concat(name, ": its content differs")
                                       : concat("data.dataset: the ", name, " differs", advice));
+  // Without this text, a part of the training text validates.
+  constexpr const char* validation = "data.validation";
+  if (snapshot.artifacts.contains(validation) && !run.artifacts.contains(validation))
+    found.differences.push_back(concat(validation, " = ", there[validation], " there, none here"));
   return found;
 }
 
@@ -117,8 +121,9 @@ std::string settings_to_resume(const RunRequest& run) {
   RunRequest here = run;
   for (const Setting& open : inherited_values(run.settings, there))
     here.settings.replace(open.key, open.value);
-  const bool is_other =
-      !differences_of(there, step, here).empty() || here.settings["data.dataset"] != there["data.dataset"];
+  const bool is_other = !differences_of(there, step, here).empty() ||
+                        here.settings["data.dataset"] != there["data.dataset"] ||
+                        here.settings["data.validation"] != there["data.validation"];
   return is_finished && is_other ? "" : text;
 }
 

@@ -129,6 +129,7 @@ TaskFacts LanguageTask::make_facts() const {
       .tokens_per_sample = block_size,
       .flops_per_token = model_.flops_per_token(block_size),
       .artifacts = {{corpus_artifact, data_.text_hash}}};
+  if (!data_.validation_hash.empty()) facts.artifacts[validation_artifact] = data_.validation_hash;
   if (source_ != nullptr) {
     facts.description += concat(", from ", source_->address());
     facts.artifacts[source_artifact] = source_->hash();

@@ -32,6 +32,7 @@ LanguageData language_data(const Job& job, const World& world, const SourceModel
 inline constexpr const char* vocabulary_artifact = "vocabulary";  ///< the characters of a char tokenizer
 inline constexpr const char* tokenizer_artifact = "tokenizer";    ///< tokenizer_hash() of any other tokenizer
 inline constexpr const char* corpus_artifact = "corpus";
+inline constexpr const char* validation_artifact = "data.validation";  ///< the text of that key, if it is set
 
 /// The training of a language model on a text or on examples.
 class LanguageTask final : public TrainingTask {

@@ -19,11 +19,14 @@ using Json = nlohmann::json;
 class EvaluateProgram : public testing::Test {
  protected:
   void SetUp() override {
+    write_text(validation_,
+               "{\"prompt\": \"- Gus\", \"answer\": \" met\"}\n{\"text\": \"- Tom saw a fox\"}\n");
     const Outcome trained =
         run_command(program("train_gpt") +
                     " data.dataset=sample data.block_size=16 model.n_layer=2 model.n_head=2 model.n_embd=16 "
-                    "train.steps=20 train.batch_size=2 train.threads=1 train.eval_every=-1 log.dir=" +
-                    run_);
+                    "train.steps=20 train.batch_size=2 train.threads=1 train.eval_every=0 data.packing=false "
+                    "data.validation=" +
+                    validation_ + " log.dir=" + run_);
     ASSERT_EQ(trained.exit_code, 0) << trained.errors;
     write_text(text_, sample_text(50) + "Tom");
     write_text(examples_,
@@ -43,7 +46,7 @@ class EvaluateProgram : public testing::Test {
 
   TemporaryDirectory directory_;
   const std::string run_ = directory_ / "run", text_ = directory_ / "a.txt",
-                    examples_ = directory_ / "b.jsonl";
+                    examples_ = directory_ / "b.jsonl", validation_ = directory_ / "c.jsonl";
 };
 
 TEST_F(EvaluateProgram, PrintsALineForEachFile) {
@@ -71,6 +74,17 @@ TEST_F(EvaluateProgram, PrintsALineForEachFile) {
     EXPECT_EQ(found[1], score["file"].get<std::string>());
     EXPECT_NEAR(std::stod(found[2]), loss, 5e-7);
   }
+}
+
+// Training adds the losses of a batch in fp32, and they are about 3.
+TEST_F(EvaluateProgram, TheLossOfTheValidationDataIsThatOfTheTraining) {
+  const Json score = lines_of(evaluate(run_ + " " + validation_ + " --json")).at(0);
+  EXPECT_EQ(score["tokens"], 4 + 14);
+  double of_training = 0.0;
+  std::istringstream metrics(read_text(run_ + "/metrics.jsonl"));
+  for (std::string line; std::getline(metrics, line);)
+    of_training = Json::parse(line).value("val_loss", of_training);
+  EXPECT_NEAR(score["loss"].get<double>(), of_training, 1e-6);
 }
 
 TEST_F(EvaluateProgram, TheTokensOfAFileAddUpToItsLoss) {

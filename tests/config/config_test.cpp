@@ -267,8 +267,9 @@ TEST(Config, KeysAreClassedByWhoMustAgree) {
   for (const char* key : {"train.decay_steps", "train.batch_size", "train.accumulate", "train.seed",
                           "dist.replicas", "dist.reduction", "model.n_embd", "data.train_split"})
     EXPECT_EQ(classes.at(key), KeyClass::semantic) << key;
-  for (const char* key : {"train.steps", "train.epochs", "data.dataset", "train.eval_every",
-                          "dist.bucket_mib", "dist.timeout_s", "snapshot.path", "model.preset"})
+  for (const char* key :
+       {"train.steps", "train.epochs", "data.dataset", "data.validation", "train.eval_every",
+        "dist.bucket_mib", "dist.timeout_s", "snapshot.path", "model.preset"})
     EXPECT_EQ(classes.at(key), KeyClass::collective) << key;
   for (const char* key : {"train.threads", "train.memory_gib", "log.dir", "log.every_steps"})
     EXPECT_EQ(classes.at(key), KeyClass::local) << key;
@@ -317,6 +318,7 @@ dataset = shakespeare
 tokenizer = char
 block_size = 64
 train_split = 0.9
+validation =
 loss_on = answer
 packing = true
 

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "data/read_corpus.h"
 #include "support/http_server.h"
 #include "support/temporary_directory.h"
@@ -30,6 +31,7 @@ class ResolveCorpus : public testing::Test {
     set("LOCKSTEP_DATA_DIR", "");
     set("https_proxy", refusing);
     set("no_proxy", "127.0.0.1");
+    set_wording({{"dataset", "data.dataset"}});
   }
   static void set(const char* variable, const std::string& value) { ::setenv(variable, value.c_str(), 1); }
 

@@ -202,6 +202,25 @@ TEST_F(SecondStart, OtherDataAreAnotherMeaningAlsoWithoutASnapshot) {
   EXPECT_EQ(read_result(directory_ / "run.1"), first);
 }
 
+TEST_F(SecondStart, OtherValidationDataAreAnotherMeaning) {
+  const auto train_with = [&](const char* hash) {
+    const QuietStderr quiet;
+    Job job = config_;
+    if (hash != nullptr) job.text.validation = "valid.txt";
+    train_on_threads(1, 1, job, [&](AlteredTask& task) {
+      if (hash != nullptr) task.given.artifacts[validation_artifact] = hash;
+    });
+  };
+  train_with("one");
+  const RunResult first = read_result(config_.log.dir);
+  cut_after_fourth_step();
+  expect_contains(user_error([&] { train_with("other"); }), {"data.validation: its content differs"});
+  expect_contains(user_error([&] { train_with(nullptr); }), {"data.validation = valid.txt there, none here"});
+  train_with("one");
+  EXPECT_EQ(read_result(config_.log.dir), first);
+  EXPECT_FALSE(fs::exists(directory_ / "run.1"));
+}
+
 TEST_F(SecondStart, SnapshotsOfAnEarlierMomentElsewhereDoNotCutARun) {
   config_.snapshots.path = directory_ / "elsewhere";
   train_on(1, 1, config_);
