@@ -135,6 +135,15 @@ bool is_empty(const std::variant<Named, std::string>& value) {
   return text != nullptr && text->empty();
 }
 
+/// Returns the command that measures the model of a run on its validation data.
+std::string evaluation_of(const Settings& settings) {
+  const std::string& from = settings["model.from"];
+  std::string text = settings["data.validation"];
+  if (text.empty()) text = settings["data.dataset"];
+  return concat("evaluate ", shell_quoted(from.empty() ? settings["log.dir"] : from), " ",
+                text == "random_tokens" ? "FILE" : shell_quoted(text));
+}
+
 void check_schedule(const Job& job, const Settings& settings) {
   const ScheduleOptions& schedule = job.schedule;
   const int64_t steps = job.length.steps, warmup = schedule.warmup_steps, decay = schedule.decay_steps;
@@ -234,6 +243,10 @@ void check_together(const Job& job, const Settings& settings) {
   const ValidationOptions& validation = job.validation;
   require(steps == 0 || epochs == 0, "train.steps = ", steps, " and train.epochs = ", epochs,
           " both set the length of the run; set one of them to 0");
+  require(steps > 0 || epochs > 0 || !settings.is_set("train.steps"),
+          "train.steps = 0 trains nothing; set it or train.epochs, or use evaluate to measure a model on a "
+          "text: ",
+          evaluation_of(settings));
   require(steps > 0 || epochs > 0, "neither train.steps nor train.epochs is set; set one of them");
   if (model.from.empty()) check_model(model);
   // The sizes of model.from are not known yet.

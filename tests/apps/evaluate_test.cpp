@@ -85,6 +85,12 @@ TEST_F(EvaluateProgram, TheLossOfTheValidationDataIsThatOfTheTraining) {
   for (std::string line; std::getline(metrics, line);)
     of_training = Json::parse(line).value("val_loss", of_training);
   EXPECT_NEAR(score["loss"].get<double>(), of_training, 1e-6);
+  const Outcome nothing = run_command(program("train_gpt") + " train.steps=0 log.dir=" + run_ +
+                                      " data.validation=" + validation_);
+  EXPECT_EQ(nothing.exit_code, 2);
+  const std::string command = "evaluate " + run_ + " " + validation_;
+  EXPECT_NE(nothing.errors.find(": " + command), std::string::npos) << nothing.errors;
+  EXPECT_EQ(run_command(program("") + command).exit_code, 0) << "the command that the message names";
 }
 
 TEST_F(EvaluateProgram, TheTokensOfAFileAddUpToItsLoss) {

@@ -124,6 +124,9 @@ INSTANTIATE_TEST_SUITE_P(
     Contradictory, BadCommandLine,
     testing::Values(
         BadInput{{}, {"neither train.steps nor train.epochs is set"}},
+        BadInput{{"train.steps=0", "data.dataset=my text.txt"},
+                 {"train.steps = 0 trains nothing", "use evaluate", ": evaluate runs/", " 'my text.txt'"}},
+        BadInput{{"train.steps=0", "model.from=gpt", "data.validation=a.jsonl"}, {": evaluate gpt a.jsonl"}},
         BadInput{{"train.steps=1", "train.epochs=1"}, {"train.steps = 1", "train.epochs = 1", "one of them"}},
         BadInput{{"train.steps=1", "model.n_embd=130"}, {"model.n_embd = 130", "model.n_head = 4"}},
         BadInput{{"train.steps=1", "train.min_lr=1"}, {"train.min_lr = 1", "train.learning_rate = 0.001"}},
