@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "core/dtype.h"
 #include "core/shape.h"
@@ -28,9 +30,9 @@ class Dataset {
   /// Writes one sample into memory for its fields. Several threads may call it at once. Throws Error for an
   /// index outside the data set.
   virtual void fetch(int64_t index, void* input, void* target) const = 0;
-  /// Returns the weight of a sample in a mean over samples. This is the number of its targets that are not
-  /// ignored. It is 1 if all samples have equally many.
-  virtual int64_t weight(int64_t /*index*/) const { return 1; }
+  /// Returns how many targets of a sample count in a loss, in any epoch. Empty for every sample if all have
+  /// equally many. Each rank calls it for the samples of all replicas, so it must not read them.
+  virtual std::optional<int64_t> counted_targets(int64_t /*index*/) const { return std::nullopt; }
   /// Writes one sample for training as fetch() does. A data set may cut its data into other samples in every
   /// epoch.
   virtual void fetch_in_epoch(int64_t /*epoch*/, int64_t index, void* input, void* target) const {

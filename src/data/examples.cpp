@@ -153,8 +153,10 @@ void ExampleBlocks::add(const Place& place, const Piece& piece) {
   const bool is_full = used_ + piece.targets() > options_.block_size || !options_.packs;
   if (is_full || blocks_.empty()) {
     blocks_.push_back(place);
+    counted_targets_.push_back(0);
     used_ = 0;
   }
+  counted_targets_.back() += static_cast<int32_t>(piece.counted_targets());
   // The piece's last token is included if there is room, so that the next example sees where it ended.
   used_ = std::min(options_.block_size, used_ + piece.end - piece.begin);
 }
@@ -174,10 +176,9 @@ void ExampleBlocks::fetch(int64_t index, void* input, void* target) const {
   });
 }
 
-int64_t ExampleBlocks::weight(int64_t index) const {
-  int64_t counted = 0;
-  visit_block(index, [&](const Piece& piece) { counted += piece.counted_targets(); });
-  return counted;
+std::optional<int64_t> ExampleBlocks::counted_targets(int64_t index) const {
+  expect(index >= 0 && index < size(), "sample ", index, " of ", size());
+  return counted_targets_[static_cast<size_t>(index)];
 }
 
 Split<ExampleBlocks> split_examples(const Tokens& tokens, const Marks& marks, double train_split,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -78,7 +79,7 @@ class ExampleBlocks : public Dataset {
   SampleField input() const override { return {{options_.block_size}, DType::i32}; }
   SampleField target() const override { return {{options_.block_size}, DType::i32}; }
   void fetch(int64_t index, void* input, void* target) const override;
-  int64_t weight(int64_t index) const override;
+  std::optional<int64_t> counted_targets(int64_t index) const override;
 
   /// Returns the number of examples that were longer than a block.
   int64_t cut_examples() const { return cut_; }
@@ -119,8 +120,9 @@ class ExampleBlocks : public Dataset {
   Tokens tokens_;
   Marks marks_;
   Options options_;
-  std::vector<Place> blocks_;  ///< first piece of each block, and the end
-  int64_t used_ = 0;           ///< used positions of the block under construction
+  std::vector<Place> blocks_;             ///< first piece of each block, and the end
+  std::vector<int32_t> counted_targets_;  ///< of each block
+  int64_t used_ = 0;                      ///< used positions of the block under construction
   int64_t cut_ = 0;
   int64_t empty_ = 0;
 };

@@ -101,7 +101,23 @@ Step Loader::prepare(int64_t index) {
   const int64_t end = std::min(begin + options_.batch_size, sampler_.samples_per_replica());
   for (const BatchSlice& slice : options_.local_parts)
     step.batches.push_back(prepare(slice, begin, end, step.epoch));
+  step.inverse_count = inverse_count(begin, end);
   return step;
+}
+
+/// Returns Step::inverse_count for the positions [begin, end) of all replicas. If all micro-batches have n
+/// targets, it is exactly 1 / n: a quotient of integers is rounded once.
+std::optional<double> Loader::inverse_count(int64_t begin, int64_t end) const {
+  const int64_t batches = options_.replicas * options_.parts;
+  const int64_t taken = (end - begin) / options_.parts * options_.parts;
+  int64_t targets = 0;
+  for (int64_t replica = 0; replica < options_.replicas; ++replica)
+    for (int64_t position = begin; position < begin + taken; ++position) {
+      const auto of_sample = dataset_->counted_targets(sampler_.index(replica, position));
+      if (!of_sample) return std::nullopt;
+      targets += *of_sample;
+    }
+  return targets == 0 ? 0.0 : static_cast<double>(batches) / static_cast<double>(targets);
 }
 
 /// Returns one micro-batch of the positions [begin, end) of a replica.

@@ -46,6 +46,10 @@ Batch collect(const Dataset& dataset, std::span<const int64_t> indices, const St
 struct Step {
   int64_t index = 0;  ///< from 0, over the whole run
   int64_t epoch = 0;
+  /// 1 / the average number of counted targets in the micro-batches of all replicas; 0 if none counts. Sums
+  /// of losses times this number have the mean over all these targets as their average. Empty if every sample
+  /// has equally many targets.
+  std::optional<double> inverse_count = {};
   std::vector<Batch> batches = {};  ///< batches to execute, in order
 };
 
@@ -80,6 +84,7 @@ class Loader {
  private:
   Step prepare(int64_t index);
   Batch prepare(const BatchSlice& slice, int64_t begin, int64_t end, int64_t epoch);
+  std::optional<double> inverse_count(int64_t begin, int64_t end) const;
   void work(const std::stop_token& stop);
 
   std::shared_ptr<const Dataset> dataset_;

@@ -17,10 +17,11 @@
 namespace lockstep {
 namespace {
 
-/// Returns the number of targets that count in samples [first, first + samples).
+/// Returns the number of targets that count in samples [first, first + samples), or the number of samples if
+/// all have equally many.
 double weight_of(const Dataset& data, int64_t first, int64_t samples) {
   int64_t weight = 0;
-  for (int64_t i = 0; i < samples; ++i) weight += data.weight(first + i);
+  for (int64_t i = 0; i < samples; ++i) weight += data.counted_targets(first + i).value_or(1);
   return static_cast<double>(weight);
 }
 

@@ -127,8 +127,9 @@ std::vector<Block> blocks_of(const ExampleBlocks& blocks) {
     const auto size = static_cast<size_t>(blocks.input().shape.elements());
     all.push_back({std::vector<int32_t>(size), std::vector<int32_t>(size)});
     blocks.fetch(i, all.back().input.data(), all.back().target.data());
-    EXPECT_EQ(blocks.weight(i), std::ssize(all.back().target) - std::ranges::count(all.back().target, -1));
-    EXPECT_GT(blocks.weight(i), 0);
+    EXPECT_EQ(blocks.counted_targets(i),
+              std::ssize(all.back().target) - std::ranges::count(all.back().target, -1));
+    EXPECT_GT(blocks.counted_targets(i), 0);
   }
   return all;
 }

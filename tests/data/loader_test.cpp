@@ -181,6 +181,68 @@ TEST(Loader, EndsWithoutBeingUsed) {
   EXPECT_TRUE(idle.next().batches.empty());
 }
 
+/// A data set whose sample i has i % `kinds` targets that count.
+class Unequal : public Numbers {
+ public:
+  Unequal(int64_t size, int64_t kinds) : Numbers(size), kinds_(kinds) {}
+  std::optional<int64_t> counted_targets(int64_t index) const override { return index % kinds_; }
+
+ private:
+  int64_t kinds_;
+};
+
+// Every rank computes the number alone, also in the short step at the end of an epoch.
+TEST(Loader, CountsTheTargetsOfAllReplicas) {
+  const auto dataset = std::make_shared<Unequal>(50, 7);
+  for (const int64_t parts : {1, 2}) {
+    const Loader::Options all{
+        .replicas = 3, .local_replicas = {0, 1, 2}, .parts = parts, .batch_size = 4, .seed = 9};
+    Loader::Options of_one = all;
+    of_one.local_replicas = {1};
+    Loader loader(dataset, all), of_rank(dataset, of_one);
+    for (int64_t index = 0; index < 6; ++index) {
+      const Step step = loader.next();
+      int64_t targets = 0;
+      for (const Record& batch : record(step))
+        for (const int64_t sample : std::get<4>(batch)) targets += sample % 7;
+      const double inverse =
+          targets == 0 ? 0.0 : static_cast<double>(3 * parts) / static_cast<double>(targets);
+      EXPECT_EQ(step.inverse_count, inverse) << index << ", " << parts;
+      EXPECT_EQ(of_rank.next().inverse_count, inverse) << index << ", " << parts;
+    }
+  }
+}
+
+TEST(Loader, CountsNothingIfSamplesAreEqualOrHaveNoTarget) {
+  EXPECT_EQ(Loader(numbers(50), {.replicas = 3, .batch_size = 4}).next().inverse_count, std::nullopt);
+  EXPECT_EQ(Loader(std::make_shared<Unequal>(50, 1), {.replicas = 3}).next().inverse_count, 0.0);
+}
+
+/// A data set whose samples all have `targets` targets that count.
+class EquallyMany : public Numbers {
+ public:
+  EquallyMany(int64_t size, int64_t targets) : Numbers(size), targets_(targets) {}
+  std::optional<int64_t> counted_targets(int64_t) const override { return targets_; }
+
+ private:
+  int64_t targets_;
+};
+
+// The factor relative to the mean of a micro-batch is then exactly 1, so the bits are those of that mean.
+TEST(Loader, EqualCountsHaveTheInverseOfOne) {
+  for (int64_t targets = 1; targets < 60; ++targets)
+    for (const int64_t replicas : {1, 3, 7, 64})
+      for (const int64_t parts : {1, 3, 5}) {
+        const auto dataset = std::make_shared<EquallyMany>(1000, targets);
+        Loader loader(dataset, {.replicas = replicas,
+                                .parts = parts,
+                                .batch_size = 3 * parts,
+                                .shuffle = false,
+                                .prefetch = false});
+        EXPECT_EQ(loader.next().inverse_count, 1.0 / static_cast<double>(3 * targets));
+      }
+}
+
 TEST(Loader, RefusesWrongOptions) {
   EXPECT_THROW(Loader(numbers(10), {.replicas = 2, .local_replicas = {1, 2}}), Error);
   EXPECT_THROW(Loader(numbers(10), {.batch_size = 0}), UserError);

@@ -108,14 +108,14 @@ TEST(ExampleData, IsReadSplitAndDescribed) {
   write_text(path, "{\"prompt\": \"ab\", \"answer\": \"cab\"}\n{\"text\": \"abc\"}\n");
   const LanguageData data = language_data(job, World::alone(), nullptr);
   EXPECT_EQ(data.vocabulary_size, 3);
-  EXPECT_EQ(data.training->weight(0), 3);
-  EXPECT_EQ(data.validation->weight(0), 2);
+  EXPECT_EQ(data.training->counted_targets(0), 3);
+  EXPECT_EQ(data.validation->counted_targets(0), 2);
   expect_contains(data.description, {"2 examples from " + path, "3 symbols", "2 blocks", "loss on answers",
                                      "attend to those before them"});
   job.text.loss_on = LossOn::all;
   job.text.packing = false;
   const LanguageData all = language_data(job, World::alone(), nullptr);
-  EXPECT_EQ(all.training->weight(0), 4);
+  EXPECT_EQ(all.training->counted_targets(0), 4);
   EXPECT_EQ(all.description.find("attend"), std::string::npos);
   EXPECT_EQ(all.text_hash, data.text_hash);
   job.text.block_size = 3;
