@@ -93,8 +93,8 @@ Tensor Decoder::operator()(const Tensor& ids, const Context& context) const {
 Tensor Decoder::loss(const Tensor& ids, const Tensor& targets, const Context& context,
                      int64_t rows_at_once) const {
   const Tensor x = hidden(ids, context);
-  return linear_cross_entropy(x, head(), targets, rows_at_once, -1, context.loss_scale,
-                              logit_bias(x.dtype()));
+  return linear_cross_entropy(x, head(), targets, rows_at_once, -1, context.loss_scale, logit_bias(x.dtype()),
+                              context.inverse_count);
 }
 
 Tensor Decoder::token_losses(const Tensor& ids, const Tensor& targets, int64_t rows_at_once) const {

@@ -31,8 +31,9 @@ class LanguageModel : public Module {
  public:
   /// Maps i32 ids [batch, time <= context_length()] to logits [batch, time, rows], the vocabulary's first.
   virtual Tensor operator()(const Tensor& ids, const Context& context) const = 0;
-  /// Returns the mean cross entropy of the next tokens; `targets` are i32 in the shape of `ids`.
-  /// `rows_at_once` limits how many rows of logits exist at a time (linear_cross_entropy); 0: all.
+  /// Returns the mean cross entropy of the next tokens, or their sum * context.inverse_count; `targets` are
+  /// i32 in the shape of `ids`. A target -1 does not count. `rows_at_once` limits how many rows of logits
+  /// exist at a time (linear_cross_entropy); 0: all.
   virtual Tensor loss(const Tensor& ids, const Tensor& targets, const Context& context,
                       int64_t rows_at_once) const = 0;
   /// Returns the cross entropy of each next token in the shape of `targets`, without gradients and dropout; 0

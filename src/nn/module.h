@@ -42,6 +42,8 @@ struct Context {
   Tensor angles = {};
   /// A loss multiplies its gradient by this scale (GradScaler::scale()) if it is not empty.
   Tensor loss_scale = {};
+  /// A loss is the sum over its targets times this number, or the mean over them if it is empty.
+  Tensor inverse_count = {};
 
   RandomKey key(uint32_t site) const {
     return {.seed = seed, .step = step, .sample = sample, .site = site, .device_step = device_step};

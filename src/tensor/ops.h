@@ -124,17 +124,18 @@ Tensor cached_attention(const Tensor& q, const Tensor& k, const Tensor& v, const
                         const AttentionCache& kept, const Tensor& places);
 
 /// Returns the mean cross entropy of logits [..., classes] against i32 targets [...] as a scalar. Rows whose
-/// target is `ignore_index` do not count. It is 0 if all rows are ignored, where PyTorch has NaN. The forward
-/// computes the gradient and rounds it to the dtype of logits. So an f16 gradient must already contain
-/// `loss_scale` (GradScaler::scale()).
+/// target is `ignore_index` do not count. If none counts it is 0 (PyTorch: NaN). The forward rounds the
+/// gradient to the logits' dtype, so for f16 it needs `loss_scale` (GradScaler::scale()). A scalar
+/// `inverse_count` of the result's dtype replaces 1 / the number of rows that count.
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int32_t ignore_index = -1,
-                     const Tensor& loss_scale = {});
+                     const Tensor& loss_scale = {}, const Tensor& inverse_count = {});
 /// Returns cross_entropy(linear(x, weight), targets), `rows_at_once` rows of x at a time (0: all rows). So
 /// not all logits exist at once. `rows_at_once` affects the bits of weight's gradient. A constant `bias`
 /// [classes] may be added to logits.
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                             int64_t rows_at_once = 0, int32_t ignore_index = -1,
-                            const Tensor& loss_scale = {}, const Tensor& bias = {});
+                            const Tensor& loss_scale = {}, const Tensor& bias = {},
+                            const Tensor& inverse_count = {});
 /// Returns the cross entropy of each row as linear_cross_entropy() adds it, in the shape of `targets`; 0 for
 /// an ignored one. No gradient is computed. On a CPU a row's value depends on that row alone.
 Tensor linear_cross_entropies(const Tensor& x, const Tensor& weight, const Tensor& targets,

@@ -91,6 +91,48 @@ TEST(LinearCrossEntropies, AreTheLossesOfTheRows) {
     EXPECT_TRUE(has_same_bits(linear_cross_entropies(x, weight, targets, rows_at_once, -1, bias), losses));
 }
 
+// With 1 / the rows that count, all bits are those of the mean. A power of two times that commutes with every
+// rounding.
+TEST(LinearCrossEntropy, AGivenCountReplacesThatOfTheRows) {
+  for (const DType dtype : {DType::f32, DType::bf16})
+    for (const int64_t rows_at_once : {0, 2}) {
+      const auto run = [&](const Tensor& inverse_count) {
+        Tensor x = uniform_tensor({4, 5}, 1, DType::f32), weight = uniform_tensor({6, 5}, 2, DType::f32);
+        x.set_requires_grad();
+        weight.set_requires_grad();
+        const Tensor targets = from_values<int32_t>({1, -1, 3, 0}, {4});
+        const Tensor loss = linear_cross_entropy(convert(x, dtype), convert(weight, dtype), targets,
+                                                 rows_at_once, -1, {}, {}, inverse_count);
+        backward(loss);
+        return std::vector{to_doubles(loss), to_doubles(x.grad()), to_doubles(weight.grad())};
+      };
+      const auto mean = run({});
+      EXPECT_EQ(run(full({}, 1.0 / 3)), mean);
+      auto twice = mean;
+      for (auto& values : twice)
+        for (double& value : values) value *= 2;
+      EXPECT_EQ(run(full({}, 2.0 / 3)), twice);
+    }
+}
+
+TEST(CrossEntropy, AGivenCountReplacesThatOfTheRows) {
+  const auto run = [](const Tensor& inverse_count, const Tensor& loss_scale = {}) {
+    Tensor logits = uniform_tensor({3, 6}, 1, DType::f32);
+    logits.set_requires_grad();
+    const Tensor targets = from_values<int32_t>({5, -1, 2}, {3});
+    const Tensor loss = cross_entropy(logits, targets, -1, loss_scale, inverse_count);
+    loss_scale ? backward(loss, 1.0, loss_scale) : backward(loss);
+    return std::pair(item(loss), to_doubles(logits.grad()));
+  };
+  const auto [mean, gradient] = run({});
+  EXPECT_EQ(run(full({}, 0.5)), std::pair(mean, gradient));
+  EXPECT_EQ(run(full({}, 0.125)).first, mean / 4);
+  EXPECT_EQ(run(full({}, 0.125), full({}, 4)), std::pair(mean / 4, gradient)) << "gradients alone are scaled";
+  EXPECT_EQ(run(full({}, 0)).second, std::vector<double>(18, 0.0));
+  EXPECT_THROW(run(full({}, 0.5, DType::f64)), Error) << "not the dtype of the losses";
+  EXPECT_THROW(run(full({1}, 0.5)), Error);
+}
+
 // A power of two commutes with every rounding, at any point of the computation.
 TEST(LinearCrossEntropy, AStartingGradientScalesAllGradients) {
   for (const int64_t rows_at_once : {0, 2}) {

@@ -29,15 +29,21 @@ Tensor times_gradient(const Tensor& x, const Tensor& dy, const GradientContext& 
   return x;
 }
 
-/// Returns 1 / the number of targets that count. It is on the device of the targets.
-Tensor inverse_count(const Tensor& targets, int32_t ignore_index, DType dtype) {
+/// Returns `given`, or if that is empty 1 / the number of targets that count. It is on the device of the
+/// targets.
+Tensor inverse_of(const Tensor& given, const Tensor& targets, int32_t ignore_index, DType dtype) {
+  if (given) {
+    expect(given.shape() == Shape{} && given.dtype() == dtype, "inverse_count is ", given.shape(), " ",
+           given.dtype(), ", not one ", dtype);
+    return given.detach();
+  }
   const Tensor inverse = empty({}, dtype, targets.stream());
   launch(targets.stream(),
          InverseCount{.targets = targets.view(), .ignore_index = ignore_index, .y = inverse.view()});
   return inverse;
 }
 
-/// Returns the mean loss: the sum of the rows' losses, times 1 / the number of rows that count.
+/// Returns the loss: the sum of the rows' losses, times `inverse`.
 Tensor mean_of(const Tensor& losses, const Tensor& inverse) { return multiply(sum_of(losses), inverse); }
 
 /// Returns the factor of the rows' gradients before they are rounded: `inverse`, times the loss scale if
@@ -60,7 +66,7 @@ struct Head {
   Tensor losses;   ///< [rows]
   int32_t ignore_index;
   Tensor bias = {};            ///< [classes], a constant
-  Tensor inverse = {};         ///< 1 / the number of rows that count
+  Tensor inverse = {};         ///< factor of the sum of losses: 1 / the number of rows that count
   Tensor gradient_scale = {};  ///< `inverse`, times the loss scale if there is one
 
   /// Computes the losses of rows [begin, end) and returns their logits. The gradient overwrites the logits if
@@ -108,9 +114,9 @@ struct Head {
 }  // namespace
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int32_t ignore_index,
-                     const Tensor& loss_scale) {
+                     const Tensor& loss_scale, const Tensor& inverse_count) {
   const Tensor losses = empty(targets.shape(), accumulator_dtype(logits.dtype()), logits.stream());
-  const Tensor inverse = inverse_count(targets, ignore_index, losses.dtype());
+  const Tensor inverse = inverse_of(inverse_count, targets, ignore_index, losses.dtype());
   const Tensor dlogits = is_recorded({logits}) ? empty_like(logits) : Tensor();
   launch(logits.stream(), CrossEntropy{.logits = logits.view(),
                                        .targets = targets.view(),
@@ -127,7 +133,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int32_t ignore
 
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                             int64_t rows_at_once, int32_t ignore_index, const Tensor& loss_scale,
-                            const Tensor& bias) {
+                            const Tensor& bias, const Tensor& inverse_count) {
   const int64_t rows = x.shape().rows();
   expect(weight.shape().rank() == 2 && x.shape()[-1] == weight.shape()[1] && targets.size() == rows,
          "linear_cross_entropy: x is ", x.shape(), ", weight is ", weight.shape(), ", targets are ",
@@ -138,7 +144,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
             .losses = empty({rows}, accumulator_dtype(x.dtype()), x.stream()),
             .ignore_index = ignore_index,
             .bias = bias};
-  head.inverse = inverse_count(targets, ignore_index, head.losses.dtype());
+  head.inverse = inverse_of(inverse_count, targets, ignore_index, head.losses.dtype());
   head.gradient_scale = gradient_scale(head.inverse, loss_scale);
   const bool recorded = is_recorded({x, weight});
   if (rows_at_once <= 0 || rows_at_once >= rows) {
