@@ -44,6 +44,7 @@ struct Key {
   bool is_first = false;                    ///< a first run needs it: --help marks it
   bool is_inherited = false;      ///< a resumed run gives its value to a start that leaves the key open
   std::string open_text = {};     ///< a value that leaves the key open, as if it were not set; empty: none
+  std::string earlier_text = {};  ///< the value of runs that began without the key; empty: `initial`
   std::string alternatives = {};  ///< of the keys with this name one source can set one
   /// Returns a value as it is stored and printed. Throws UserError that begins with `what`.
   std::function<std::string(const std::string& text, const std::string& what)> canonical = {};
@@ -62,6 +63,10 @@ struct Key {
   }
   Key& open_at(const std::string& text) {
     open_text = text;
+    return *this;
+  }
+  Key& in_earlier_runs(const std::string& text) {
+    earlier_text = text;
     return *this;
   }
   Key& alternative(const std::string& group) {

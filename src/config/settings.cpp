@@ -172,7 +172,9 @@ std::string to_ini(const Settings& settings) {
 }
 
 Settings settings_of_earlier_run(const KeyTable& keys, const std::string& text, const std::string& name) {
-  Layer understood;
+  Layer older, understood;
+  for (const Key& key : keys.keys())
+    if (!key.earlier_text.empty()) older.push_back({key.name, key.earlier_text, name});
   for (const Setting& setting : parse_ini(text, name)) {
     const Key* key = keys.known(setting.key);
     if (key == nullptr) continue;
@@ -184,6 +186,7 @@ Settings settings_of_earlier_run(const KeyTable& keys, const std::string& text, 
     }
   }
   Settings settings(keys);
+  settings.add(older);
   settings.add(understood);
   return settings;
 }

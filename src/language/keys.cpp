@@ -44,6 +44,11 @@ Rows<TextOptions> text_rows() {
       .also_called({"eval_data", "eval_dataset", "val_data", "validation_data", "validation_file"});
   rows.add("loss_on", &O::loss_on, {{"answer", LossOn::answer}, {"all", LossOn::all}}, semantic,
            "examples only: the tokens that count in the loss");
+  rows.add("loss_mean", &O::loss_mean, {{"tokens", LossMean::tokens}, {"micro_batch", LossMean::micro_batch}},
+           semantic,
+           "examples only: the loss of a step. tokens: the mean over all its tokens that count, however "
+           "replicas and micro-batches divide them; micro_batch: the mean of the means of micro-batches")
+      .in_earlier_runs("micro_batch");
   rows.add("packing", &O::packing, semantic,
            "examples only: true packs several examples into a block, and each attends to those before it; "
            "false: one example per block");

@@ -20,6 +20,10 @@ enum class NamedTokenizer { of_model, characters };
 /// The tokens of an example that count in the loss.
 enum class LossOn { answer, all };
 
+/// The mean that is the loss of a step: over all its targets that count, or over the means of its
+/// micro-batches.
+enum class LossMean { tokens, micro_batch };
+
 /// The text or examples that a language model is trained on. --help gives meanings, ranges and units.
 struct TextOptions {
   std::variant<NamedText, std::string> dataset = NamedText::shakespeare;
@@ -28,6 +32,7 @@ struct TextOptions {
   double train_split = 0.9;
   std::string validation = {};  ///< empty: the rest of the split
   LossOn loss_on = LossOn::answer;
+  LossMean loss_mean = LossMean::tokens;
   bool packing = true;
 };
 

@@ -78,9 +78,12 @@ std::vector<Kind> kinds_of_changes(const Job& job, const PlannedRanks& place) {
   for (const int64_t part : {4, 16, 64})
     if (rows / part > 0 && (logit_rows == 0 || rows / part < logit_rows))
       pieces.push_back({concat("train.logit_rows=", rows / part), "about the same time; other bits"});
+  const bool keeps_loss = job.text.loss_mean == LossMean::tokens;
   for (int64_t count = 2 * accumulate; count <= batch_size; count += accumulate)
     if (batch_size % count == 0)
-      parts.push_back({concat("train.accumulate=", count), "about the same time; other bits"});
+      parts.push_back({concat("train.accumulate=", count),
+                       keeps_loss ? "about the same time; other bits"
+                                  : "about the same time; other bits, and of examples another loss"});
   Kind precision;
   if (job.compute.precision == DType::f32)
     precision.push_back({"train.precision=bf16", "16-bit activations; other bits"});

@@ -110,14 +110,15 @@ Rehearsal rehearse(const Job& job, const PlannedRanks& place, const MakeTask& ma
   Batch batch = batches.front();
   batch.inputs = batch.inputs.slice(0, batch.samples);
   batch.targets = batch.targets.slice(0, batch.samples);
-  const std::vector<Batch> step(engine.data_parallel.setup.micro_batches.size(), batch);
+  const Step step{.inverse_count = 1.0,
+                  .batches = std::vector<Batch>(engine.data_parallel.setup.micro_batches.size(), batch)};
   const int64_t samples = task.training_data()->size();
   // A shorter step, at the end of an epoch, needs no more than this one.
-  runner.start({.batches = step}, job.schedule.learning_rate);
+  runner.start(step, job.schedule.learning_rate);
   engine.data_parallel.together([&] { rehearse_validation(job, task); });
   if (is_sharded) engine.data_parallel.values.gather(0);  // for the hash of the parameters
   const Tensor snapshot = rehearse_snapshot(job, space, *engine.optimizer);
-  runner.start({.batches = step}, job.schedule.learning_rate);  // while the snapshot is being written
+  runner.start(step, job.schedule.learning_rate);  // while the snapshot is being written
   if (facts.writes_samples && job.validation.sample_every > 0) {
     const MemoryScope scope("sample text");
     engine.data_parallel.together([&] { task.sample_text([] { return true; }); });

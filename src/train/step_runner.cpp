@@ -43,6 +43,12 @@ GradScaler* make_scaler(std::optional<GradScaler>& scaler, const Job& job, Param
   return space.precision() == DType::f16 ? &scaler.emplace(space) : nullptr;
 }
 
+/// Returns whether the loss of a step is the mean over targets that are counted, because samples have
+/// unequally many.
+bool counts_targets(const Job& job, const TrainingTask& task) {
+  return job.text.loss_mean == LossMean::tokens && task.training_data()->counted_targets(0);
+}
+
 }  // namespace
 
 std::vector<BatchSlice> slices_of(const std::vector<MicroBatch>& micro_batches) {
@@ -82,6 +88,7 @@ StepRunner::StepRunner(const Job& job, const TrainingTask& task, TrainingEngine&
       stream_(current_stream()),
       feeder_(stream_, job.micro_batch()),
       step_number_(full({}, 0.0, DType::i32, stream_)),
+      inverse_count_(counts_targets(job, task) ? full({}, 1.0, DType::f32, stream_) : Tensor()),
       loss_and_votes_(empty(data_parallel_.summary.loss_and_votes().shape(), DType::f32, stream_)),
       norm_(empty({}, DType::f64, stream_)) {
   expect(loss_and_votes_.view().bytes() <= norm_offset, "the votes do not fit into the summary of a step");
@@ -100,6 +107,7 @@ void StepRunner::start(const Step& step, double learning_rate) {
   report_training();  // a recorded step executes no other report
   const std::vector<Batch> batches = feeder_.load(step.batches);
   launch(stream_, SetStep{.y = step_number_.view(), .value = step.index});
+  if (inverse_count_) fill(inverse_count_, step.inverse_count.value());
   optimizer_.prepare(learning_rate);
   const int64_t samples = batches.front().samples;
   if (!can_record(batches)) {
@@ -156,7 +164,8 @@ void StepRunner::backward(const Batch& batch, int64_t index) {
       .step = static_cast<uint32_t>(index),
       .sample = static_cast<uint32_t>(batch.first_sample),
       .device_step = on_gpu() ? static_cast<const uint32_t*>(step_number_.view().data) : nullptr,
-      .loss_scale = data_parallel_.setup.scaler ? data_parallel_.setup.scaler->scale() : Tensor()};
+      .loss_scale = data_parallel_.setup.scaler ? data_parallel_.setup.scaler->scale() : Tensor(),
+      .inverse_count = inverse_count_};
   report_training();
   const Tensor loss = [&] {
     const MemoryScope scope("activations");

@@ -90,8 +90,9 @@ void require_finite(int64_t step, const StepResult& result, double learning_rate
 ///
 /// On a GPU a step is enqueued and its result is read later, so the host runs ahead of the device. Nothing in
 /// a step waits for the host. If a step stays on GPUs, the second one is recorded as a graph and replayed
-/// from then on. Batches, step number and learning rate change from step to step. They are copied to fixed
-/// addresses before the step. So recorded and enqueued steps are the same work and give the same bits.
+/// from then on. Batches, step number, learning rate and the factor of the losses change from step to step.
+/// They are copied to fixed addresses before the step. So recorded and enqueued steps are the same work and
+/// give the same bits.
 class StepRunner {
  public:
   /// Keeps references to its arguments. `before_votes` is called when a rank can still vote in a step: before
@@ -127,6 +128,7 @@ class StepRunner {
   Stream stream_;
   BatchFeeder feeder_;
   Tensor step_number_;     ///< i32, for kernels that draw random numbers
+  Tensor inverse_count_;   ///< f32, Step::inverse_count; empty: each micro-batch counts its own targets
   Tensor loss_and_votes_;  ///< f32, the votes in the order of Vote
   Tensor norm_;            ///< f64
   std::unique_ptr<Graph> graph_;

@@ -41,7 +41,7 @@ class TrainingTask {
 
   virtual std::vector<NamedTensor> parameters() const = 0;
   virtual std::shared_ptr<const Dataset> training_data() const = 0;
-  /// Returns the mean loss of a batch.
+  /// Returns the mean loss of a batch, or the sum over its targets * context.inverse_count.
   virtual Tensor loss(const Tensor& inputs, const Tensor& targets, const Context& context) const = 0;
   virtual std::unique_ptr<Optimizer> make_optimizer(ParameterSpace& space) const = 0;
 

@@ -320,6 +320,7 @@ block_size = 64
 train_split = 0.9
 validation =
 loss_on = answer
+loss_mean = tokens
 packing = true
 
 [model]

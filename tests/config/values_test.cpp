@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Values of keys and options as people write them.
+#include <algorithm>
 #include <cstdlib>
 #include <gtest/gtest.h>
 
@@ -54,6 +55,17 @@ TEST(Arguments, ATildeInThePathOfAnyKeyMeansHome) {
                     load({"train.steps=1", "data.dataset=~bob/x"});
                   }),
                   {"data.dataset", "./~bob/x"});
+}
+
+TEST(Settings, ARunFromBeforeAKeyHasTheValueThatItHadThen) {
+  EXPECT_EQ(earlier("[data]\nblock_size = 8\n", "x.ini").text.loss_mean, LossMean::micro_batch);
+  EXPECT_EQ(earlier("[data]\nloss_mean = tokens\n", "x.ini").text.loss_mean, LossMean::tokens);
+  const Settings there = settings_of_earlier_run(job_keys(), "[train]\nsteps = 9\n", "x.ini");
+  const Settings here = load_words({"train.steps=9", "train.device=auto"});
+  EXPECT_EQ(here["data.loss_mean"], "tokens");
+  const Layer inherited = inherited_values(here, there);
+  EXPECT_EQ(std::ranges::count(inherited, "data.loss_mean", &Setting::key), 1);
+  EXPECT_EQ(std::ranges::find(inherited, "data.loss_mean", &Setting::key)->value, "micro_batch");
 }
 
 TEST(Arguments, NumbersMayHaveAPlus) {

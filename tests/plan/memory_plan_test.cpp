@@ -241,6 +241,9 @@ TEST(MemoryPlan, TheRemedyFitsAndIsTheCheapest) {
     for (const MemoryChange& change : found->changes) chosen.push_back(change.setting);
     EXPECT_EQ(chosen, remedy);
     EXPECT_TRUE(judge(planner.plan(with_settings(job, settings(chosen))), planner.limits).fits());
+    EXPECT_EQ(found->changes.back().price.find("another loss"), std::string::npos);
+    const auto other = cheapest_remedy(with_settings(job, {{"data.loss_mean", "micro_batch"}}), planner);
+    EXPECT_EQ(other->changes.back().price.ends_with("another loss"), remedy.size() == 2);
   }
   planner.limits[0].bytes = 1;
   EXPECT_FALSE(cheapest_remedy(job, planner).has_value());
