@@ -74,7 +74,7 @@ TEST_F(ValidationData, MayBeExamplesAndIsEqualOnAllRanks) {
     const LanguageData data = load_language_data(text("valid.jsonl"), {.threads = 1}, world);
     EXPECT_EQ(data.training->size(), 3);
     EXPECT_EQ(data.validation->size(), 2);
-    EXPECT_EQ(data.validation->weight(0), 2);
+    EXPECT_EQ(data.validation->counted_targets(0), 2);
     EXPECT_EQ(sample_of(*data.validation, 0), (std::vector<int32_t>{0, 1, 2, -1, 2, 0}));
     expect_contains(data.description, {"validation: 2 examples from", "loss on answers"});
   });
