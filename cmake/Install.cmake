@@ -4,7 +4,7 @@
 include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 
-set(rooms core json program comm config store net hosting kernels tensor parameters nn models movement dist data tokenizer writing metrics snapshot language huggingface job train plan doctor elastic keeper)
+set(rooms core json unicode program comm config store net hosting kernels tensor parameters nn models movement dist data tokenizer writing metrics snapshot language huggingface job train plan doctor elastic keeper)
 list(TRANSFORM rooms PREPEND lockstep_ OUTPUT_VARIABLE libraries)
 install(TARGETS ${libraries} EXPORT lockstep ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 install(EXPORT lockstep NAMESPACE lockstep:: FILE lockstepTargets.cmake

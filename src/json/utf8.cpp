@@ -26,4 +26,23 @@ bool is_utf8(std::string_view text) {
   return text.empty();
 }
 
+std::string encode_utf8(char32_t code_point) {
+  const auto tail = [code_point](int shift) {
+    return static_cast<char>(0x80u | (code_point >> shift & 0x3Fu));
+  };
+  const auto head = [code_point](uint32_t mark, int shift) {
+    return static_cast<char>(mark | code_point >> shift);
+  };
+  if (code_point < 0x80) return {head(0, 0)};
+  if (code_point < 0x800) return {head(0xC0, 6), tail(0)};
+  if (code_point < 0x10000) return {head(0xE0, 12), tail(6), tail(0)};
+  return {head(0xF0, 18), tail(12), tail(6), tail(0)};
+}
+
+std::string encode_utf8(std::u32string_view text) {
+  std::string bytes;
+  for (char32_t code_point : text) bytes += encode_utf8(code_point);
+  return bytes;
+}
+
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace lockstep {
@@ -21,5 +22,8 @@ Utf8Character first_character(std::string_view bytes);
 
 /// Returns whether a text is UTF-8 (RFC 3629).
 bool is_utf8(std::string_view text);
+
+std::string encode_utf8(char32_t code_point);
+std::string encode_utf8(std::u32string_view text);
 
 }  // namespace lockstep

@@ -38,39 +38,31 @@ const AddedToken* AddedTokens::longest_at(std::string_view text, size_t place, b
   return nullptr;
 }
 
-void AddedTokens::find_between(std::string_view text, size_t begin, size_t end, bool normalized,
-                               std::vector<Match>& matches) const {
-  const std::string_view part = text.substr(0, end);
-  for (size_t place = begin; place < end;) {
-    const auto byte = static_cast<unsigned char>(part[place]);
+std::vector<AddedTokens::Match> AddedTokens::find(std::string_view text, bool normalized) const {
+  std::vector<Match> matches;
+  if (tokens_.empty() || (normalized && !has_normalized_)) return matches;
+  for (size_t place = 0; place < text.size();) {
+    const auto byte = static_cast<unsigned char>(text[place]);
     const bool may_begin = begin_of_byte_[byte] != begin_of_byte_[byte + 1u];
-    const AddedToken* const token = may_begin ? longest_at(part, place, normalized) : nullptr;
-    if (token) matches.push_back({place, place + token->content.size(), token->id});
+    const AddedToken* const token = may_begin ? longest_at(text, place, normalized) : nullptr;
+    if (token) matches.push_back({place, place + token->content.size(), token});
     place += token ? token->content.size() : 1;
   }
+  return matches;
 }
 
-std::vector<AddedTokens::Match> AddedTokens::find(std::string_view text) const {
-  std::vector<Match> matches;
-  if (tokens_.empty()) return matches;
-  find_between(text, 0, text.size(), false, matches);
-  if (!has_normalized_) return matches;
-  std::vector<Match> all;
-  size_t begin = 0;
-  for (const Match& match : matches) {
-    find_between(text, begin, match.begin, true, all);
-    all.push_back(match);
-    begin = match.end;
-  }
-  find_between(text, begin, text.size(), true, all);
-  return all;
+const AddedToken* AddedTokens::named(std::string_view content) const {
+  const auto found = std::ranges::find(tokens_, content, &AddedToken::content);
+  return found == tokens_.end() ? nullptr : &*found;
 }
 
-bool AddedTokens::straddles(std::string_view text, size_t place) const {
+bool AddedTokens::straddles(std::string_view text, size_t place, bool normalized) const {
   for (size_t begin = place > longest_ ? place - longest_ : 0; begin < place; ++begin) {
     const auto byte = static_cast<unsigned char>(text[begin]);
     for (uint32_t i = begin_of_byte_[byte]; i < begin_of_byte_[byte + 1u]; ++i) {
-      const std::string_view content = tokens_[longest_first_[i]].content, rest = text.substr(begin);
+      const AddedToken& token = tokens_[longest_first_[i]];
+      if (token.is_normalized != normalized) continue;
+      const std::string_view content = token.content, rest = text.substr(begin);
       // The rest of the text may be the beginning of the token, which then ends in another piece of the text.
       if (begin + content.size() > place && rest.starts_with(content.substr(0, rest.size()))) return true;
     }

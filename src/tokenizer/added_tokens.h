@@ -14,7 +14,7 @@ struct AddedToken {
   int32_t id = 0;
   std::string content;
   bool is_special = false;
-  /// Normalized tokens are searched after all others, as in a normalized text. No text is normalized here.
+  /// Normalized tokens are searched after all others, in the normalized text.
   bool is_normalized = false;
 };
 
@@ -24,23 +24,26 @@ class AddedTokens {
   struct Match {
     size_t begin;
     size_t end;
-    int32_t id;
+    const AddedToken* token;
   };
 
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
-  /// All matches in a text, in order.
-  std::vector<Match> find(std::string_view text) const;
-  /// Returns true if an occurrence of an added token begins before `place` and ends after it. The text may be
+  /// All matches in a text, in order, of the tokens whose `is_normalized` equals `normalized`.
+  std::vector<Match> find(std::string_view text, bool normalized) const;
+  /// Returns true if an occurrence of such a token begins before `place` and ends after it. The text may be
   /// cut off: a token that begins at its end counts.
-  bool straddles(std::string_view text, size_t place) const;
+  bool straddles(std::string_view text, size_t place, bool normalized) const;
+  /// Returns the bytes of the longest token.
+  size_t longest() const { return longest_; }
+  bool has_normalized() const { return has_normalized_; }
+  /// Returns the token of this content, or null.
+  const AddedToken* named(std::string_view content) const;
 
  private:
   /// Returns the longest added token that `text` has at `place`, or null. Considers only tokens whose
   /// `is_normalized` equals `normalized`.
   const AddedToken* longest_at(std::string_view text, size_t place, bool normalized) const;
-  void find_between(std::string_view text, size_t begin, size_t end, bool normalized,
-                    std::vector<Match>& matches) const;
 
   std::vector<AddedToken> tokens_;             // in the order of the constructor's argument
   std::vector<size_t> longest_first_;          // indices of tokens_, sorted by first byte, then longest first

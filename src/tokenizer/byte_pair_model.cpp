@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "core/error.h"
+#include "unicode/normalization.h"
 #include "tokenizer/tokenizer_json.h"
 #include "tokenizer/utf8.h"
 
@@ -106,6 +107,7 @@ void place_added_tokens(const TokenizerFile& file, const Ids& ids, BytePairModel
     next = std::max(next, token.id + 1);
     place = token.content;
     model.added.push_back(token);
+    if (file.normalizes && token.is_normalized) model.added.back().content = normalized(token.content);
   }
 }
 
@@ -155,6 +157,7 @@ BytePairModel byte_pair_model(const TokenizerFile& file, const std::string& orig
   resolve_merges(file, ids, model);
   require_ids_exist(file.before, model, origin);
   require_ids_exist(file.after, model, origin);
+  model.normalizes = file.normalizes;
   model.rule = file.rule;
   model.takes_whole_pieces = file.ignores_merges;
   model.adds_blank_before_text = file.adds_prefix_space;

@@ -20,6 +20,7 @@ struct BytePairModel {
   std::vector<std::string> tokens;  ///< bytes by id; empty for an unused id
   std::vector<Merge> merges;        ///< in ascending order of their ranks
   std::vector<AddedToken> added;
+  bool normalizes = false;  ///< texts are normalized: normalized()
   SplitRule rule = SplitRule::gpt2;
   /// If true, a piece that equals a token becomes that token even if merging gives others. It is
   /// ignore_merges of a tokenizer.json, and always true for tiktoken files.

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <deque>
 
 #include "core/error.h"
 #include "core/text.h"
+#include "unicode/normalization.h"
 #include "tokenizer/utf8.h"
 #include "tokenizer/write_tokenizer_json.h"
 
@@ -38,6 +40,7 @@ struct BytePairTokenizer::Encoding {
   std::string_view source;
   std::vector<int32_t> ids;
   std::vector<SeenPiece> seen;
+  std::deque<std::string> normalized;  ///< texts that `seen` points to
   MergeTable::Scratch scratch;
 };
 
@@ -68,18 +71,35 @@ std::vector<std::string_view> BytePairTokenizer::tokens_of_one_piece() const {
 }
 
 std::vector<int32_t> BytePairTokenizer::encode(std::string_view text, std::string_view source) const {
+  return encode(text, source, true);
+}
+
+std::vector<int32_t> BytePairTokenizer::encode_content(std::string_view text, std::string_view source) const {
+  return encode(text, source, false);
+}
+
+std::vector<int32_t> BytePairTokenizer::encode(std::string_view text, std::string_view source,
+                                               bool finds_special) const {
   check_utf8(text, source);
   Encoding encoding;
   encoding.source = source;
   encoding.ids.reserve(text.size() / 3 + 16);
   encoding.seen.resize(std::clamp<size_t>(std::bit_ceil(text.size() / 32 + 1), 16, 1 << 15));
-  size_t begin = 0;
-  for (const AddedTokens::Match& match : added_.find(text)) {
-    encode_between(text.substr(begin, match.begin - begin), encoding);
-    encoding.ids.push_back(match.id);
-    begin = match.end;
-  }
-  encode_between(text.substr(begin), encoding);
+  const auto divide = [&](std::string_view whole, bool normalized, const auto& encode_part) {
+    size_t begin = 0;
+    for (const AddedTokens::Match& match : added_.find(whole, normalized)) {
+      if (match.token->is_special && !finds_special) continue;
+      encode_part(whole.substr(begin, match.begin - begin));
+      encoding.ids.push_back(match.token->id);
+      begin = match.end;
+    }
+    encode_part(whole.substr(begin));
+  };
+  divide(text, false, [&](std::string_view part) {
+    if (part.empty()) return;
+    if (model_.normalizes) part = encoding.normalized.emplace_back(normalized(part));
+    divide(part, true, [&](std::string_view between) { encode_between(between, encoding); });
+  });
   return std::move(encoding.ids);
 }
 
@@ -156,14 +176,45 @@ size_t BytePairTokenizer::safe_cut(std::string_view text, size_t near) const {
   // Every part would get a blank of its own, so the text must stay whole.
   if (model_.adds_blank_before_text) return near == 0 ? 0 : text.size();
   size_t place = splitter_.safe_cut(text, near);
-  while (place < text.size() && added_.straddles(text, place)) place = splitter_.safe_cut(text, place + 1);
+  while (place < text.size() && (is_in_added_token(text, place) || may_normalize_across(text, place)))
+    place = splitter_.safe_cut(text, place + 1);
   return place;
+}
+
+bool BytePairTokenizer::is_in_added_token(std::string_view text, size_t place) const {
+  if (added_.straddles(text, place, false)) return true;
+  if (!model_.normalizes || !added_.has_normalized()) return added_.straddles(text, place, true);
+  // Normalizes only the neighborhood of the place, which must have the longest token before it.
+  std::string before;
+  for (size_t bytes = 4 * added_.longest();; bytes *= 2) {
+    const size_t begin = normalization_cut(text, place - std::min(place, bytes));
+    before = normalized(text.substr(begin, place - begin));
+    if (begin == 0 || before.size() >= added_.longest()) break;
+  }
+  const size_t end = normalization_cut(text, place + 4 * added_.longest());
+  const std::string after = normalized(text.substr(place, std::max(end, place) - place));
+  return added_.straddles(before + after, before.size(), true);
+}
+
+/// Splitter::safe_cut() has put the place behind a letter or number, and before white space or a character
+/// that joins nothing before it and stays of this kind. The letter must keep its kind, too: some become a
+/// letter and a mark.
+bool BytePairTokenizer::may_normalize_across(std::string_view text, size_t place) const {
+  if (!model_.normalizes || place == 0) return false;
+  size_t before = place - 1;
+  while (before > 0 && (static_cast<unsigned char>(text[before]) & 0xC0) == 0x80) --before;
+  return !is_own_normalization(text.substr(before, place - before));
 }
 
 std::vector<int32_t> BytePairTokenizer::with_special_tokens(std::vector<int32_t> ids) const {
   ids.insert(ids.begin(), model_.before.begin(), model_.before.end());
   ids.insert(ids.end(), model_.after.begin(), model_.after.end());
   return ids;
+}
+
+std::optional<int32_t> BytePairTokenizer::special_token(std::string_view content) const {
+  const AddedToken* const token = added_.named(content);
+  return token && token->is_special ? std::optional(token->id) : std::nullopt;
 }
 
 std::vector<int32_t> BytePairTokenizer::beginning() const {
@@ -183,7 +234,8 @@ bool BytePairTokenizer::has_rules_of(const Tokenizer& other) const {
   const auto is_same_token = [](const AddedToken& one, const AddedToken& two) {
     return one.id == two.id && one.is_normalized == two.is_normalized;
   };
-  return model_.rule == model.rule && model_.takes_whole_pieces == model.takes_whole_pieces &&
+  return model_.rule == model.rule && model_.normalizes == model.normalizes &&
+         model_.takes_whole_pieces == model.takes_whole_pieces &&
          model_.adds_blank_before_text == model.adds_blank_before_text &&
          model_.end_of_text == model.end_of_text &&
          std::ranges::equal(model_.merges, model.merges, are_equal) &&

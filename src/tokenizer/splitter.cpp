@@ -49,7 +49,12 @@ bool is_caseless(CharacterClass kind) {
 
 int most_numbers_of(SplitRule rule) {
   if (rule == SplitRule::gpt2) return INT_MAX;
-  return rule == SplitRule::qwen2 ? 1 : 3;
+  return rule == SplitRule::qwen2 || rule == SplitRule::digits ? 1 : 3;
+}
+
+/// Numbers of Unicode 17. Digits of `tokenizers` 0.23 isolates them, and no pattern knows them.
+bool is_new_number(char32_t character) {
+  return (character >= 0x11DE0 && character <= 0x11DE9) || (character >= 0x16FF4 && character <= 0x16FF6);
 }
 
 }  // namespace
@@ -67,16 +72,25 @@ std::string split_pattern(SplitRule rule) {
 }
 
 Splitter::Splitter(SplitRule rule)
-    : rule_(rule), most_numbers_(most_numbers_of(rule)), classes_(CharacterClasses::table()) {}
+    : rule_(rule),
+      is_gpt2_(rule == SplitRule::gpt2 || rule == SplitRule::digits),
+      most_numbers_(most_numbers_of(rule)),
+      classes_(CharacterClasses::table()) {}
+
+ClassedCharacter Splitter::class_at(const char* at) const {
+  const ClassedCharacter known = classes_.at(at);
+  if (rule_ != SplitRule::digits || known.bytes != 4 || known.kind != CharacterClass::other) return known;
+  return {is_new_number(first_character({at, 4}).code_point) ? CharacterClass::number : known.kind, 4};
+}
 
 const char* Splitter::end_of_piece(const char* begin, const char* end) const {
   const char* const end_of_word = rule_ == SplitRule::o200k ? cased_word(begin, end) : word(begin, end);
   if (end_of_word != begin) return end_of_word;
-  const auto [kind, bytes] = classes_.at(begin);
+  const auto [kind, bytes] = class_at(begin);
   if (kind == CharacterClass::number) return numbers(begin, end);
   if (is_other(kind)) return punctuation(begin, end);
   if (*begin == ' ' && begin + 1 < end) {
-    const CharacterClass next = classes_.at(begin + 1).kind;
+    const CharacterClass next = class_at(begin + 1).kind;
     if (is_other(next)) return punctuation(begin + 1, end);
     if (next == CharacterClass::number && rule_ == SplitRule::gpt2) return numbers(begin + 1, end);
   }
@@ -87,7 +101,7 @@ const char* Splitter::end_of_piece(const char* begin, const char* end) const {
 template <class Belongs>
 const char* Splitter::end_of_run(const char* at, const char* end, Belongs belongs) const {
   while (at < end) {
-    const auto [kind, bytes] = classes_.at(at);
+    const auto [kind, bytes] = class_at(at);
     if (!belongs(kind)) break;
     at += bytes;
   }
@@ -101,16 +115,16 @@ const char* Splitter::word(const char* at, const char* end) const {
     const char* const after = contraction(at, end);
     if (after != at) return after;
   }
-  const auto [kind, bytes] = classes_.at(at);
+  const auto [kind, bytes] = class_at(at);
   const char* const next = at + bytes;
-  const auto is_letter_next = [&] { return next < end && is_letter(classes_.at(next).kind); };
+  const auto is_letter_next = [&] { return next < end && is_letter(class_at(next).kind); };
   const bool begins_word = is_letter(kind) || (may_precede_word(at, kind) && is_letter_next());
   return begins_word ? end_of_run(next, end, is_letter) : at;
 }
 
 /// Matches the two word alternatives of o200k. Each is tried first with the optional leading character.
 const char* Splitter::cased_word(const char* at, const char* end) const {
-  const auto [kind, bytes] = classes_.at(at);
+  const auto [kind, bytes] = class_at(at);
   const char* const next = at + bytes;
   const char* after = next;
   if (may_precede_word(at, kind)) after = cased_letters(next, end);
@@ -132,19 +146,19 @@ const char* Splitter::cased_letters(const char* at, const char* end) const {
   const char* place = at;
   const char* after_caseless = at;
   while (place < end) {
-    const auto [kind, bytes] = classes_.at(place);
+    const auto [kind, bytes] = class_at(place);
     if (kind != CharacterClass::upper && !is_caseless(kind)) break;
     place += bytes;
     if (is_caseless(kind)) after_caseless = place;
   }
-  if (place == end || classes_.at(place).kind != CharacterClass::lower) return after_caseless;
+  if (place == end || class_at(place).kind != CharacterClass::lower) return after_caseless;
   return end_of_run(place, end,
                     [](CharacterClass kind) { return kind == CharacterClass::lower || is_caseless(kind); });
 }
 
 const char* Splitter::numbers(const char* at, const char* end) const {
   for (int count = 0; at < end && count < most_numbers_; ++count) {
-    const auto [kind, bytes] = classes_.at(at);
+    const auto [kind, bytes] = class_at(at);
     if (kind != CharacterClass::number) break;
     at += bytes;
   }
@@ -153,7 +167,7 @@ const char* Splitter::numbers(const char* at, const char* end) const {
 
 const char* Splitter::punctuation(const char* at, const char* end) const {
   at = end_of_run(at, end, is_other);
-  if (rule_ == SplitRule::gpt2) return at;
+  if (is_gpt2_) return at;
   while (at < end && (is_line_end(*at) || (rule_ == SplitRule::o200k && *at == '/'))) ++at;
   return at;
 }
@@ -165,15 +179,18 @@ const char* Splitter::white_space(const char* at, const char* end) const {
   const char* last = at;
   const char* after_line_end = at;
   while (place < end) {
-    const auto [kind, bytes] = classes_.at(place);
+    const auto [kind, bytes] = class_at(place);
     if (kind != CharacterClass::white_space) break;
     last = place;
     place += bytes;
     if (is_line_end(*last)) after_line_end = place;
   }
   if (place == end && rule_ == SplitRule::cl100k) return end;
-  if (after_line_end != at && rule_ != SplitRule::gpt2) return after_line_end;
-  return place == end || last == at ? place : last;
+  if (after_line_end != at && !is_gpt2_) return after_line_end;
+  // Digits are cut off first, so that the text ends there.
+  const bool is_last =
+      place == end || (rule_ == SplitRule::digits && class_at(place).kind == CharacterClass::number);
+  return is_last || last == at ? place : last;
 }
 
 /// Matches 's 't 'm 'd 're 've 'll and returns the end, or `at` without a match. Every rule but gpt2 ignores
@@ -182,18 +199,18 @@ const char* Splitter::contraction(const char* at, const char* end) const {
   const auto byte = [&](int i) -> char {
     if (at + i >= end) return 0;
     const bool is_upper = at[i] >= 'A' && at[i] <= 'Z';
-    return is_upper && rule_ != SplitRule::gpt2 ? static_cast<char>(at[i] + ('a' - 'A')) : at[i];
+    return is_upper && !is_gpt2_ ? static_cast<char>(at[i] + ('a' - 'A')) : at[i];
   };
   const char first = byte(1);
   const char second = byte(2);
   if (first == 's' || first == 't' || first == 'm' || first == 'd') return at + 2;
   if ((first == 'r' || first == 'v') && second == 'e') return at + 3;
   if (first == 'l' && second == 'l') return at + 3;
-  return rule_ != SplitRule::gpt2 && first == '\xC5' && second == '\xBF' ? at + 3 : at;
+  return !is_gpt2_ && first == '\xC5' && second == '\xBF' ? at + 3 : at;
 }
 
 bool Splitter::may_precede_word(const char* at, CharacterClass kind) const {
-  if (rule_ == SplitRule::gpt2) return *at == ' ';
+  if (is_gpt2_) return *at == ' ';
   return !is_letter(kind) && kind != CharacterClass::number && !is_line_end(*at);
 }
 
@@ -211,8 +228,7 @@ size_t Splitter::safe_cut(std::string_view text, size_t near) const {
   const char* const end = text.data() + text.size();
   // The text may be unchecked UTF-8. No cut is made next to a byte that begins no character.
   const auto classed = [&](const char* at) {
-    return first_character({at, end}).is_valid() ? classes_.at(at)
-                                                 : ClassedCharacter{CharacterClass::mark, 1};
+    return first_character({at, end}).is_valid() ? class_at(at) : ClassedCharacter{CharacterClass::mark, 1};
   };
   const size_t place = next_character(text, near);
   size_t before = place - 1;
@@ -229,32 +245,6 @@ size_t Splitter::safe_cut(std::string_view text, size_t near) const {
     at += bytes;
   }
   return text.size();
-}
-
-const CharacterClasses& CharacterClasses::table() {
-  static const CharacterClasses classes;
-  return classes;
-}
-
-CharacterClasses::CharacterClasses() {
-  std::vector<CharacterClass> all;
-  all.reserve(0x110000);
-  for (const uint32_t run : class_runs)
-    for (uint32_t i = 0; i < run / 8; ++i) {
-      const CharacterClass in_turn = i % 2 == 0 ? CharacterClass::upper : CharacterClass::lower;
-      all.push_back(run % 8 == 7 ? in_turn : static_cast<CharacterClass>(run % 8));
-    }
-  expect(all.size() == 0x110000, "the table of characters has ", all.size());
-  for (size_t page = 0; page < page_of_.size(); ++page) {
-    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(page * 256);
-    size_t known = 0;
-    while (known * 256 < pages_.size() &&
-           !std::equal(begin, begin + 256, pages_.begin() + static_cast<std::ptrdiff_t>(known * 256)))
-      ++known;
-    expect(known < 256, "the table of characters has too many pages");
-    if (known * 256 == pages_.size()) pages_.insert(pages_.end(), begin, begin + 256);
-    page_of_[page] = static_cast<uint8_t>(known);
-  }
 }
 
 }  // namespace lockstep

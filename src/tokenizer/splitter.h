@@ -5,18 +5,18 @@
 #include <string>
 #include <string_view>
 
-#include "tokenizer/unicode_classes.h"
+#include "unicode/character_classes.h"
 
 namespace lockstep {
 
 /// The patterns that split texts into pieces before merging. cl100k is tiktoken's pattern: white space at the
 /// end of a text is one piece, even with line ends. llama3 is cl100k without this rule, as tokenizer.json
-/// files write it.
-enum class SplitRule { gpt2, cl100k, llama3, qwen2, o200k };
+/// files write it. digits is gpt2 between digits, which are cut off one by one before.
+enum class SplitRule { gpt2, cl100k, llama3, qwen2, o200k, digits };
 
 /// Returns the rule of a regular expression of a tokenizer.json, or nothing if it is unknown.
 std::optional<SplitRule> split_rule_of(std::string_view pattern);
-/// Returns the regular expression of a rule, in the syntax of `tokenizers`.
+/// Returns the regular expression of a rule but digits, in the syntax of `tokenizers`.
 std::string split_pattern(SplitRule rule);
 
 /// Splits valid UTF-8 texts into the pieces that the regular expression of a rule matches. Characters have
@@ -42,8 +42,10 @@ class Splitter {
   const char* white_space(const char* at, const char* end) const;
   const char* contraction(const char* at, const char* end) const;
   bool may_precede_word(const char* at, CharacterClass kind) const;
+  ClassedCharacter class_at(const char* at) const;
 
   SplitRule rule_;
+  bool is_gpt2_;  ///< white space and words are those of GPT-2's pattern
   int most_numbers_;
   const CharacterClasses& classes_;
 };

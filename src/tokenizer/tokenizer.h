@@ -24,6 +24,12 @@ class Tokenizer {
   /// Converts a text to ids. Throws UserError that names a byte or character it cannot encode. Errors call
   /// the text `source`.
   virtual std::vector<int32_t> encode(std::string_view text, std::string_view source = "the text") const = 0;
+  /// Converts a text as encode() does, but special tokens that are written out in it stay text.
+  virtual std::vector<int32_t> encode_content(std::string_view text, std::string_view source) const {
+    return encode(text, source);
+  }
+  /// Returns the special token of this text, if the tokenizer has one.
+  virtual std::optional<int32_t> special_token(std::string_view /*content*/) const { return {}; }
   /// Returns the bytes of the ids. They may be invalid UTF-8, since one token can be a part of a character.
   /// Throws Error for an id outside the vocabulary.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;

@@ -80,13 +80,20 @@ void read_pre_tokenizer(const Field& place, TokenizerFile& file) {
     return;
   }
   if (type != "Sequence")
-    place.refuse("is ", place["type"].shown(), "; supported are ByteLevel and a Split before it");
+    place.refuse("is ", place["type"].shown(), "; supported are ByteLevel, and a Split or Digits before it");
   const std::vector<Field> parts = place["pretokenizers"].elements();
-  const bool is_known = parts.size() == 2 && parts[0]["type"].json() == "Split" &&
-                        parts[1]["type"].json() == "ByteLevel" && !parts[1]["use_regex"].flag(true);
-  if (!is_known) place.refuse("is not a Split and a ByteLevel without use_regex");
+  const bool has_bytes = parts.size() == 2 && parts[1]["type"].json() == "ByteLevel";
+  const bool splits = has_bytes && parts[1]["use_regex"].flag(true);
+  const bool has_digits =
+      splits && parts[0]["type"].json() == "Digits" && parts[0]["individual_digits"].flag();
+  const bool has_pattern = has_bytes && !splits && parts[0]["type"].json() == "Split";
+  if (!has_digits && !has_pattern)
+    place.refuse(
+        "is neither a Split and a ByteLevel without use_regex, nor Digits of individual_digits and a "
+        "ByteLevel with it");
   require_off(parts[1]["add_prefix_space"]);
-  read_pattern(parts[0], file);
+  if (has_pattern) read_pattern(parts[0], file);
+  if (has_digits) file.rule = SplitRule::digits;
 }
 
 /// Reads an added token without its id.
@@ -156,12 +163,20 @@ void read_merges(const Field& place, TokenizerFile& file) {
   }
 }
 
+void read_normalizer(const Field& place, TokenizerFile& file) {
+  if (place.is_null()) return;
+  const Field type = place["type"];
+  if (type.json() == "Sequence") {
+    for (const Field& part : place["normalizers"].elements()) read_normalizer(part, file);
+    return;
+  }
+  if (type.json() != "NFC") place.refuse("is ", type.shown(), "; the only supported normalizer is NFC");
+  file.normalizes = true;
+}
+
 TokenizerFile read_byte_pairs(const Field& file) {
   TokenizerFile read;
-  const Field normalizer = file["normalizer"];
-  const bool does_nothing = normalizer.is_null() || (normalizer["type"].json() == "Sequence" &&
-                                                     normalizer["normalizers"].elements().empty());
-  if (!does_nothing) normalizer.refuse("is ", normalizer["type"].shown(), "; normalizers are not supported");
+  read_normalizer(file["normalizer"], read);
   require_off(file["truncation"]);
   if (!file["padding"].is_null() && file["padding"]["strategy"].json() != "BatchLongest")
     file["padding"].refuse("is to a fixed length, which is not supported");

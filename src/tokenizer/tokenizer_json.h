@@ -33,6 +33,7 @@ struct TokenizerFile {
   std::vector<std::array<std::string, 2>> merges;
   std::function<std::string(size_t)> name_of_merge;  ///< the place of a merge, as errors name it
   std::vector<NamedToken> added;
+  bool normalizes = false;  ///< to NFC
   SplitRule rule = SplitRule::gpt2;
   bool ignores_merges = false;
   bool adds_prefix_space = false;

@@ -38,7 +38,4 @@ inline std::string_view without_byte_order_mark(std::string_view text) {
 /// Returns the first position at or after `near` where a character begins, or the end of the text.
 size_t next_character(std::string_view text, size_t near);
 
-std::string encode_utf8(char32_t code_point);
-std::string encode_utf8(std::u32string_view text);
-
 }  // namespace lockstep

@@ -75,9 +75,13 @@ std::string byte_pair_tokenizer_json(const BytePairModel& model) {
     merges.push_back(
         {spellings[static_cast<size_t>(merge.left)], spellings[static_cast<size_t>(merge.right)]});
   OrderedJson pre_tokenizer = byte_level(model.adds_blank_before_text, true);
+  const OrderedJson digits = {{"type", "Digits"}, {"individual_digits", true}};
+  const bool has_digits = model.rule == SplitRule::digits;
   if (model.rule != SplitRule::gpt2)
-    pre_tokenizer = {{"type", "Sequence"},
-                     {"pretokenizers", {split(split_pattern(model.rule)), byte_level(false, false)}}};
+    pre_tokenizer = {
+        {"type", "Sequence"},
+        {"pretokenizers",
+         {has_digits ? digits : split(split_pattern(model.rule)), byte_level(false, has_digits)}}};
   OrderedJson file = file_of(pre_tokenizer, byte_level(true, true),
                              {{"type", "BPE"},
                               {"dropout", nullptr},
@@ -91,6 +95,7 @@ std::string byte_pair_tokenizer_json(const BytePairModel& model) {
                               {"merges", merges}});
   file["added_tokens"] = added_tokens(model);
   file["post_processor"] = byte_level(true, true);
+  if (model.normalizes) file["normalizer"] = {{"type", "NFC"}};
   return file.dump() + "\n";
 }
 

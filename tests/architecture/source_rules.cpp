@@ -22,6 +22,7 @@ constexpr size_t most_lines_of_room = 3000;
 const std::map<std::string, std::set<std::string>> rooms = {
     {"core", {}},
     {"json", {"core"}},
+    {"unicode", {"core", "json"}},
     {"program", {"core"}},
     {"comm", {"core", "program"}},
     {"config", {"core", "json"}},
@@ -34,7 +35,7 @@ const std::map<std::string, std::set<std::string>> rooms = {
     {"dist", {"core", "comm", "config", "kernels", "tensor", "parameters", "movement"}},
     {"store", {"core", "json", "program"}},
     {"net", {"core"}},
-    {"tokenizer", {"core", "json"}},
+    {"tokenizer", {"core", "json", "unicode"}},
     {"writing", {"core", "json", "comm", "kernels", "tensor", "nn", "data", "tokenizer"}},
     {"data", {"core", "json", "program", "kernels", "tensor", "tokenizer"}},
     {"metrics", {"core", "json", "kernels"}},

@@ -99,4 +99,5 @@ def main():
     (FOLDER / "expected.json").write_text(json.dumps(expected) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

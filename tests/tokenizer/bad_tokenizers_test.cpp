@@ -33,7 +33,17 @@ TEST(BadTokenizerJson, IsRefusedByPlace) {
     expect_contains(message, {"t.json: "});
     expect_contains(message, parts);
   };
-  refuses([](Json& f) { f["normalizer"] = {{"type", "NFC"}}; }, {"normalizer is \"NFC\""});
+  refuses([](Json& f) { f["normalizer"] = {{"type", "NFKC"}}; }, {"normalizer is \"NFKC\"", "NFC"});
+  refuses(
+      [](Json& f) {
+        f["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "Strip"}}}}};
+      },
+      {"normalizer.normalizers[0] is \"Strip\""});
+  refuses(
+      [](Json& f) {
+        f["pre_tokenizer"]["pretokenizers"][0] = {{"type", "Digits"}};
+      },
+      {"pre_tokenizer is neither a Split", "Digits of individual_digits"});
   refuses([](Json& f) { f["model"]["type"] = "Unigram"; }, {"model.type is \"Unigram\""});
   refuses([](Json& f) { f["model"]["byte_fallback"] = true; }, {"model.byte_fallback is true"});
   refuses([](Json& f) { f["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = "\\w+"; },

@@ -92,7 +92,7 @@ TEST(Evaluation, IsTheScoreOfTheSameWindows) {
     const TextScore score = score_text(World::alone(), *model, tokenizer, text);
     EXPECT_NEAR(score.loss(), loss, 1e-6);
     int64_t weight = 0;
-    for (int64_t i = 0; i < blocks.size(); ++i) weight += blocks.counted_targets(i);
+    for (int64_t i = 0; i < blocks.size(); ++i) weight += blocks.counted_targets(i).value_or(0);
     EXPECT_EQ(score.tokens, weight);
   }
 }

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes src/tokenizer/unicode_classes.cpp: the class of every character, according to tokenizers and tiktoken.
+"""Writes src/unicode/class_tables.cpp: the class of every character, according to tokenizers and tiktoken.
 
 Asks both libraries for the class of every Unicode scalar value. Writes nothing unless they agree. The number of characters
 that they treat as assigned identifies their Unicode version.
 
-    python3 scripts/make_unicode_classes.py      # needs tokenizers and tiktoken
+    python3 scripts/make_character_classes.py      # needs tokenizers and tiktoken
 """
 import itertools
 import pathlib
@@ -70,10 +70,10 @@ def main():
             line = "   "
         line += entry
     lines.append(line)
-    path = pathlib.Path(__file__).parent.parent / "src/tokenizer/unicode_classes.cpp"
+    path = pathlib.Path(__file__).parent.parent / "src/unicode/class_tables.cpp"
     path.write_text(f"""// SPDX-License-Identifier: Apache-2.0
-// Unicode {version}, made by scripts/make_unicode_classes.py with tokenizers {tokenizers.__version__} and tiktoken {tiktoken.__version__}.
-#include "tokenizer/unicode_classes.h"
+// Unicode {version}, made by scripts/make_character_classes.py with tokenizers {tokenizers.__version__} and tiktoken {tiktoken.__version__}.
+#include "unicode/character_classes.h"
 
 namespace lockstep {{
 
