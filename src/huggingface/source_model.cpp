@@ -266,10 +266,13 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const SourceModel& source) {
   if (const auto characters = artifacts.find("vocabulary"); characters != artifacts.end())
     return std::make_shared<CharTokenizer>(characters->second);
   if (const auto json = texts.find("tokenizer.json"); json != texts.end()) {
-    const auto config = texts.find("tokenizer_config.json");
-    return tokenizer_from_json(json->second, concat(source.address(), "/", json->first),
-                               config != texts.end() ? config->second : "",
-                               concat(source.address(), "/tokenizer_config.json"));
+    const auto text_of = [&](const char* file) {
+      const auto found = texts.find(file);
+      return found == texts.end() ? std::string() : found->second;
+    };
+    return tokenizer_from_json(
+        json->second, concat(source.address(), "/", json->first), text_of("tokenizer_config.json"),
+        concat(source.address(), "/tokenizer_config.json"), text_of("chat_template.jinja"));
   }
   // vocab.json and merges.txt also make a tokenizer. load_tokenizer() needs them in a local folder.
   const std::optional<std::string> folder = local_path(source.address());

@@ -28,8 +28,9 @@ inline bool is_model_file(const std::string& key) {
 
 /// Texts in the folder of a model, under the names that Hugging Face gives them.
 inline constexpr std::array model_text_files = {
-    "config.json", "generation_config.json",  "tokenizer.json", "tokenizer_config.json",
-    "vocab.json",  "special_tokens_map.json", "merges.txt",     "added_tokens.json"};
+    "config.json",        "generation_config.json",  "tokenizer.json", "tokenizer_config.json",
+    "vocab.json",         "special_tokens_map.json", "merges.txt",     "added_tokens.json",
+    "chat_template.jinja"};
 
 /// Returns whether this program gives the name to a file of a snapshot. Other texts have names of their
 /// model.

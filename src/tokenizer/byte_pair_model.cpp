@@ -8,9 +8,9 @@
 #include <unordered_set>
 
 #include "core/error.h"
-#include "unicode/normalization.h"
 #include "tokenizer/tokenizer_json.h"
 #include "tokenizer/utf8.h"
+#include "unicode/normalization.h"
 
 namespace lockstep {
 namespace {

@@ -28,7 +28,8 @@ struct BytePairModel {
   bool adds_blank_before_text = false;
   std::vector<int32_t> before, after;  ///< special tokens around a whole text
   std::optional<int32_t> beginning_of_text, end_of_text;
-  std::string json;  ///< the tokenizer.json it was read from; empty for other formats
+  std::string chat_template;  ///< in Jinja
+  std::string json;           ///< the tokenizer.json it was read from; empty for other formats
 };
 
 /// Makes the model of a file of byte pairs. Throws UserError for impossible merges or ids.

@@ -8,9 +8,9 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "unicode/normalization.h"
 #include "tokenizer/utf8.h"
 #include "tokenizer/write_tokenizer_json.h"
+#include "unicode/normalization.h"
 
 namespace lockstep {
 namespace {

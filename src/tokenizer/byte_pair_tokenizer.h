@@ -28,6 +28,7 @@ class BytePairTokenizer : public Tokenizer {
   std::vector<int32_t> with_special_tokens(std::vector<int32_t> ids) const override;
   std::optional<int32_t> beginning_of_text() const override { return model_.beginning_of_text; }
   std::optional<int32_t> end_of_text() const override { return model_.end_of_text; }
+  std::string chat_template() const override { return model_.chat_template; }
   std::vector<int32_t> beginning() const override;
 
  private:

@@ -64,8 +64,10 @@ std::optional<int32_t> first_known(const BytePairModel& model, const std::vector
   return {};
 }
 
-/// Sets the tokens that begin and end a text: those that `config` names, else those of well-known names.
-void name_ends(BytePairModel& model, const TokenizerConfig& config) {
+/// Sets the template of conversations, and the tokens that begin and end a text: those that `config` names,
+/// else those of well-known names.
+void apply_roles(BytePairModel& model, const TokenizerConfig& config) {
+  model.chat_template = config.chat_template;
   const auto token_of = [&](const char* role, const std::vector<std::string>& usual) {
     const auto named = config.special.find(role);
     return first_known(model,
@@ -81,6 +83,8 @@ TokenizerConfig config_beside(const fs::path& path) {
   TokenizerConfig config;
   const std::string file = beside("tokenizer_config.json");
   if (exists(file)) config = read_tokenizer_config(text_in(file), file);
+  const std::string chats = beside("chat_template.jinja");
+  if (exists(chats)) config.chat_template = text_in(chats);
   // `transformers` reads the other files only if tokenizer_config.json lists no added tokens.
   if (config.has_added) return config;
   const std::string roles = beside("special_tokens_map.json");
@@ -155,7 +159,7 @@ std::shared_ptr<const Tokenizer> from_json(std::string_view json, const std::str
   require_no_contradiction(config, file, origin);
   if (file.model == TokenizerFile::Model::characters) return characters_from(file, origin);
   BytePairModel model = byte_pair_model(file, origin);
-  name_ends(model, config);
+  apply_roles(model, config);
   model.json = json;
   return std::make_shared<BytePairTokenizer>(std::move(model));
 }
@@ -167,7 +171,7 @@ std::shared_ptr<const Tokenizer> from_vocabulary(const std::string& path, const 
   const TokenizerConfig config = config_beside(path);
   apply(config, file);
   BytePairModel model = byte_pair_model(file, path);
-  name_ends(model, config);
+  apply_roles(model, config);
   return std::make_shared<BytePairTokenizer>(std::move(model));
 }
 
@@ -175,10 +179,12 @@ std::shared_ptr<const Tokenizer> from_vocabulary(const std::string& path, const 
 
 std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string_view json, const std::string& origin,
                                                      std::string_view config_json,
-                                                     const std::string& config_origin) {
-  return from_json(
-      json, origin,
-      config_json.empty() ? TokenizerConfig() : read_tokenizer_config(config_json, config_origin));
+                                                     const std::string& config_origin,
+                                                     const std::string& chat_template) {
+  TokenizerConfig config;
+  if (!config_json.empty()) config = read_tokenizer_config(config_json, config_origin);
+  if (!chat_template.empty()) config.chat_template = chat_template;
+  return from_json(json, origin, config);
 }
 
 std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
@@ -197,7 +203,7 @@ std::shared_ptr<const Tokenizer> load_tokenizer(const std::string& path) {
   if (path.ends_with(".json") || (first != std::string::npos && text[first] == '{'))
     return from_json(text, path, config_beside(path));
   BytePairModel model = read_tiktoken(text, path);
-  name_ends(model, {});
+  apply_roles(model, {});
   return std::make_shared<BytePairTokenizer>(std::move(model));
 }
 

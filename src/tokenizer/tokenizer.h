@@ -45,6 +45,8 @@ class Tokenizer {
   virtual std::optional<int32_t> end_of_text() const { return {}; }
   /// Returns the token that begins a text, if the tokenizer names one.
   virtual std::optional<int32_t> beginning_of_text() const { return {}; }
+  /// Returns the template of conversations that the tokenizer's files have, in Jinja; empty without one.
+  virtual std::string chat_template() const { return {}; }
   /// Returns the ids that begin a generated text by default.
   virtual std::vector<int32_t> beginning() const = 0;
 };

@@ -225,6 +225,15 @@ void read_special_tokens(const Field& file, TokenizerConfig& config) {
   }
 }
 
+/// Returns the template of conversations. Of several with names it is the default one.
+std::string read_chat_template(const Field& place) {
+  if (place.is_null()) return "";
+  if (!place.json().is_array()) return place.text();
+  for (const Field& named : place.elements())
+    if (named["name"].json() == "default") return named["template"].text();
+  return "";
+}
+
 }  // namespace
 
 TokenizerFile read_tokenizer_json(std::string_view json, const std::string& origin) {
@@ -246,6 +255,7 @@ TokenizerConfig read_tokenizer_config(std::string_view json, const std::string& 
   require_off(file["split_special_tokens"]);
   const Field blank = file["add_prefix_space"];
   if (!blank.is_null()) config.adds_prefix_space = blank.flag();
+  config.chat_template = read_chat_template(file["chat_template"]);
   const Field type = file["tokenizer_class"];
   if (!type.is_null()) config.tokenizer_class = type.text();
   for (const char* key : {"add_bos_token", "add_eos_token"})

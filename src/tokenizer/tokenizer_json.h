@@ -46,6 +46,7 @@ struct TokenizerConfig {
   std::optional<bool> adds_prefix_space;
   std::string tokenizer_class;    ///< empty if the file names none
   std::string adds_ends;          ///< add_bos_token or add_eos_token if one is true, else empty
+  std::string chat_template;      ///< in Jinja; empty if there is none
   bool has_added = false;         ///< whether tokenizer_config.json lists added tokens
   std::vector<NamedToken> added;  ///< in order of their ids
   /// Special tokens without ids. The key is the token's role, such as pad_token, or else its content.

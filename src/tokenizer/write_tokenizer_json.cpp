@@ -104,6 +104,7 @@ std::string tokenizer_config_json(const Tokenizer& tokenizer, std::optional<int6
   const auto text_of = [&](int32_t id) { return tokenizer.decode(std::vector<int32_t>{id}); };
   if (const auto id = tokenizer.beginning_of_text()) config["bos_token"] = text_of(*id);
   if (const auto id = tokenizer.end_of_text()) config["eos_token"] = text_of(*id);
+  if (!tokenizer.chat_template().empty()) config["chat_template"] = tokenizer.chat_template();
   config["clean_up_tokenization_spaces"] = false;
   if (most_tokens) config["model_max_length"] = *most_tokens;
   config["tokenizer_class"] = "PreTrainedTokenizerFast";

@@ -25,8 +25,9 @@ class TextEnds : public testing::Test {
     json_ = read_text(LOCKSTEP_SOURCE_DIR "/tests/golden/tokenizers/llama3.json");
     std::filesystem::create_directory(directory_ / "tokenizer");
     write_text(directory_ / "tokenizer/tokenizer.json", json_);
-    write_text(directory_ / "tokenizer/tokenizer_config.json",
-               R"({"eos_token": "<|tool|>", "bos_token": {"content": "<|begin|>"}})");
+    write_text(
+        directory_ / "tokenizer/tokenizer_config.json",
+        R"({"eos_token": "<|tool|>", "bos_token": {"content": "<|begin|>"}, "chat_template": "{{ a }}"})");
     std::string examples;
     for (int i = 0; i < 20; ++i) examples += "{\"prompt\": \"a\", \"answer\": \"b\"}\n";
     write_text(directory_ / "examples.jsonl", examples);
@@ -88,10 +89,14 @@ TEST_F(TextEnds, ReachSnapshotsAndWriters) {
     const LanguageData data = language_data(next, World::alone(), source.get());
     EXPECT_EQ(data.tokenizer->to_json(), json_) << place;
     EXPECT_EQ(data.tokenizer->end_of_text(), tool_token) << place;
+    EXPECT_EQ(data.tokenizer->chat_template(), "{{ a }}") << place;
     next.text.tokenizer = NamedTokenizer::characters;
     expect_contains(user_error([&] { language_data(next, World::alone(), source.get()); }),
                     {"data.tokenizer = char is not the tokenizer of model.from"});
   }
+  // transformers 5 writes the template of conversations to a file of its own.
+  write_text(directory_ / "out/chat_template.jinja", "{{ b }}");
+  EXPECT_EQ(load_writer(directory_ / "out").tokenizer->chat_template(), "{{ b }}");
 }
 
 TEST_F(TextEnds, TellTokenizersApart) {
