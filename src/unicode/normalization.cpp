@@ -40,9 +40,10 @@ class Tables {
   void decompose(char32_t character, std::u32string& parts) const {
     if (is_in(character, first_syllable, syllables)) {
       const char32_t at = character - first_syllable;
-      parts += first_leading + at / (vowels * trailings);
-      parts += first_vowel + at / trailings % vowels;
-      if (at % trailings != 0) parts += before_trailing + at % trailings;
+      const auto add = [&](uint32_t part) { parts.push_back(static_cast<char32_t>(part)); };
+      add(first_leading + at / (vowels * trailings));
+      add(first_vowel + at / trailings % vowels);
+      if (at % trailings != 0) add(before_trailing + at % trailings);
       return;
     }
     const auto found = decompositions_.find(character);
@@ -134,17 +135,14 @@ std::u32string normalized_part(const std::u32string& characters, const Tables& t
   return made;
 }
 
-/// Returns the characters of a part at the start of a text, and adds its bytes to `at`.
-std::u32string take_part(std::string_view text, size_t& at, const Tables& tables) {
-  std::u32string part;
-  while (at < text.size()) {
+std::u32string characters_of(std::string_view text) {
+  std::u32string characters;
+  for (size_t at = 0; at < text.size();) {
     const Utf8Character next = first_character(text.substr(at));
-    if (!part.empty() && (!next.is_valid() || tables.begins_part(next.code_point))) break;
+    characters += next.code_point;
     at += next.bytes;
-    if (!next.is_valid()) break;
-    part += next.code_point;
   }
-  return part;
+  return characters;
 }
 
 }  // namespace
@@ -154,16 +152,26 @@ std::string normalized(std::string_view text) {
   if (std::ranges::all_of(text, is_latin)) return std::string(text);
   const Tables& tables = Tables::get();
   std::string made;
-  size_t copied = 0;
+  size_t copied = 0, begin = 0;  // of the text, and of the part
+  bool changes = false;          // the part may be another one
+  const auto end_part = [&](size_t end) {
+    if (changes) {
+      made.append(text, copied, begin - copied);
+      made += encode_utf8(normalized_part(characters_of(text.substr(begin, end - begin)), tables));
+      copied = end;
+    }
+    begin = end;
+    changes = false;
+  };
   for (size_t at = 0; at < text.size();) {
-    const size_t begin = at;
-    const std::u32string part = take_part(text, at, tables);
-    const bool is_same = part.empty() || (part.size() == 1 && tables.is_own_normalization(part.front()));
-    if (is_same) continue;
-    made.append(text, copied, begin - copied);
-    made += encode_utf8(normalized_part(part, tables));
-    copied = at;
+    const Utf8Character next = first_character(text.substr(at));
+    const bool begins = !next.is_valid() || tables.begins_part(next.code_point);
+    if (begins) end_part(at);
+    changes = changes || !begins || !tables.is_own_normalization(next.code_point);
+    at += next.bytes;
+    if (!next.is_valid()) end_part(at);
   }
+  end_part(text.size());
   return made.append(text, copied);
 }
 
