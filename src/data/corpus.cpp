@@ -203,7 +203,7 @@ bool has_examples(const std::string& name, const Bytes& bytes) {
   if (is_text && first.has_object && (end.place || goes_on))
     log_warning(concat(option_name("dataset"), ": ", name,
                        " begins with JSON, and is read as a text; a line of examples ",
-                       "is one object with \"prompt\" and \"answer\", or with \"text\""));
+                       "is one object with \"prompt\" and \"answer\", \"text\" or \"messages\""));
   if (is_text || !(first.has_known_key || first.has_object)) return is_named;
   const bool is_spread = end.place.value_or(goes_on ? head.size() : 0) > line_end;
   require(!first.is_list && !is_spread, option_name("dataset"), ": ", name, " has ",

@@ -3,11 +3,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "core/file.h"
 #include "data/bytes.h"
+#include "data/chat_template.h"
+#include "data/example_rows.h"
 
 namespace lockstep {
 
@@ -32,6 +35,8 @@ struct Corpus {
   std::string title;   ///< "Shakespeare"
   std::string source;  ///< the file, the folder, the address or "the built-in sample"
   std::vector<Document> documents;
+  Columns columns = {};                   ///< of examples
+  std::optional<ChatTemplate> chat = {};  ///< of examples that are conversations
   std::shared_ptr<const void> keep = {};  ///< keeps a file without a name
 };
 

@@ -5,57 +5,70 @@
 #include <compare>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "data/bytes.h"
 #include "data/dataset.h"
+#include "data/example_rows.h"
 #include "tokenizer/tokenizer.h"
 
 namespace lockstep {
 
-/// One line of a JSONL file that a model learns: the answer to a prompt or a text (no prompt).
-struct Example {
-  std::string prompt;
-  std::string answer;
-  int64_t line = 0;  ///< number of the line, from 1
-};
-
-/// Reads lines of a JSONL file. Each line is an object with "prompt" and "answer", or with "text". Blank
-/// lines and other keys are ignored. Throws UserError that names `source` and the line. The first is
-/// `first_line`.
-std::vector<Example> read_examples(std::string_view lines, const std::string& source, int64_t first_line = 1);
+struct ChatTemplate;
 
 /// Examples as ids, one after the other.
 struct EncodedExamples {
   std::vector<int32_t> ids;
-  /// Two marks per example: the index where its answer begins and the index where the example ends. Without a
-  /// prompt the answer begins where the example begins.
+  /// Two marks per answer: the index where it begins and the index where it ends. Without a prompt it begins
+  /// where the example begins. If the example continues behind it, the end is ~index. An example ends with
+  /// its last answer, which may be empty.
   std::vector<int64_t> marks;
 };
 
-/// Encodes examples. The end-of-text token follows each example if the tokenizer has one. Throws UserError
-/// that names `source` and the line.
+/// Encodes examples. The end-of-text token follows each example but a conversation, if the tokenizer has one.
+/// Conversations need `chat`. Throws UserError that names `source` and the line.
 EncodedExamples encode_examples(const Tokenizer& tokenizer, const std::vector<Example>& examples,
-                                const std::string& source);
+                                const std::string& source, const ChatTemplate* chat = nullptr);
 
-/// The marks of consecutive examples, in memory or in the file of their ids.
+/// The marks of the answers of consecutive examples, in memory or in the file of their ids.
 class Marks {
  public:
-  Marks(const std::vector<int64_t>& marks);  // NOLINT(google-explicit-constructor): EncodedExamples::marks
-  /// Uses the marks of `examples` examples from byte `begin` on.
-  Marks(Bytes bytes, int64_t begin, int64_t examples);
+  /// The end of the tokens before an answer, the end of the answer, and whether its example continues.
+  struct Answer {
+    int64_t begin = 0;
+    int64_t end = 0;
+    bool continues = false;
 
-  int64_t examples() const { return examples_; }
-  /// Returns the index where the first of these examples begins, and the marks of all.
-  std::vector<int64_t> read(int64_t first, int64_t count) const;
+    bool operator==(const Answer&) const = default;
+  };
+  struct Answers {
+    int64_t begin = 0;  ///< index of the first token before them
+    std::vector<Answer> all;
+  };
+
+  Marks(const std::vector<int64_t>& marks);  // NOLINT(google-explicit-constructor): EncodedExamples::marks
+  /// Uses the marks of `answers` answers from byte `begin` on.
+  Marks(Bytes bytes, int64_t begin, int64_t answers);
+
+  int64_t answers() const { return answers_; }
+  Answers read(int64_t first, int64_t count) const;
+  /// Returns the number of examples whose last answer is below this answer.
+  int64_t examples_before(int64_t answer) const;
+  /// Returns the first answer of an example.
+  int64_t answer_of(int64_t example) const;
   Marks slice(int64_t begin, int64_t end) const;
 
  private:
+  /// Calls use(index, answer, begin_of_its_tokens) from answer `first` on, until it returns false.
+  template <class Use>
+  void visit(int64_t first, Use use) const;
+  friend class ExampleBlocks;
+
   Bytes bytes_;
   int64_t begin_ = 0;
-  int64_t examples_ = 0;
+  int64_t answers_ = 0;
   int64_t first_token_ = 0;
 };
 
@@ -87,17 +100,30 @@ class ExampleBlocks : public Dataset {
   int64_t empty_examples() const { return empty_; }
 
  private:
-  /// Tokens [begin, end) of an example. Each but the first is a target. A target counts if its index is at
-  /// least `counted`.
+  struct Range {
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
+  /// Tokens [begin, end) of an example. Each but the first is a target. A target counts if its index is in
+  /// one of the ranges `counted`.
   struct Piece {
     int64_t begin = 0;
     int64_t end = 0;
-    int64_t counted = 0;
+    std::span<const Range> counted = {};
 
     int64_t targets() const { return end - begin - 1; }
-    int64_t counted_targets() const { return std::max<int64_t>(0, end - std::max(begin + 1, counted)); }
+    /// Returns the counted targets of a range.
+    Range targets_in(const Range& range) const {
+      const int64_t first = std::max(begin + 1, range.begin);
+      return {first, std::max(first, std::min(end, range.end))};
+    }
+    int64_t counted_targets() const {
+      int64_t sum = 0;
+      for (const Range& range : counted) sum += targets_in(range).end - targets_in(range).begin;
+      return sum;
+    }
   };
-  /// The beginning of a piece.
+  /// The beginning of a piece, in the example with this first answer.
   struct Place {
     int64_t example = 0;
     int64_t token = 0;
@@ -106,7 +132,8 @@ class ExampleBlocks : public Dataset {
     auto operator<=>(const Place&) const = default;
   };
 
-  /// Calls use(example, all_of_it) for the examples from `first` on, until it returns false.
+  /// Calls use(first_answer, first_answer_of_the_next, all_of_it) for the example of the answer `first` and
+  /// those after it, until it returns false.
   template <class Use>
   void visit_examples(int64_t first, Use use) const;
   /// Calls use(piece) for the pieces of an example from `token` on that have a target that counts.

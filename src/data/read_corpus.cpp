@@ -2,6 +2,7 @@
 #include "data/read_corpus.h"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <utility>
 #include <vector>
@@ -67,15 +68,38 @@ size_t add_characters(const TextWindow& window, CorpusFacts& facts, Alphabet& al
   return end;
 }
 
-/// Adds the examples of a window, whose first line has this number. Returns the bytes that it has used.
-size_t add_examples(const TextWindow& window, int64_t first_line, CorpusFacts& facts, Alphabet& alphabet) {
-  const std::string_view lines = whole_lines(window);
-  for (const Example& example : read_examples(lines, window.document.name, first_line)) {
+/// The examples of a file as they are counted, and what the first of them is.
+struct ExampleCount {
+  CorpusFacts& facts;
+  Alphabet& alphabet;
+  Example::Kind kind = Example::Kind::text;
+  int64_t first_line = 0;
+
+  void add(const Example& example, const std::string& source) {
+    if (facts.count++ == 0) {
+      kind = example.kind;
+      first_line = example.line;
+    }
+    constexpr std::array names = {"a text or a prompt and its answer", "an instruction", "a conversation"};
+    require(example.kind == kind, source, ":", example.line, " is ", names[static_cast<size_t>(example.kind)],
+            ", but line ", first_line, " is ", names[static_cast<size_t>(kind)],
+            "; a file has examples of one kind, so divide it");
+    const auto count = std::ranges::count(example.messages, ChatMessage::Role::assistant, &ChatMessage::role);
+    facts.answers += 1 + count;
+    facts.has_conversations = kind == Example::Kind::conversation;
     std::string text = example.prompt + example.answer;
+    for (const ChatMessage& message : example.messages) text += message.content;
     std::erase(text, '\0');  // some tokenizers can encode it
-    alphabet.add(text, window.document.name);
-    ++facts.count;
+    alphabet.add(text, source);
   }
+};
+
+/// Adds the examples of a window, whose first line has this number. Returns the bytes that it has used.
+size_t add_examples(const TextWindow& window, const Columns& columns, int64_t first_line,
+                    ExampleCount& count) {
+  const std::string_view lines = whole_lines(window);
+  for (const Example& example : read_examples(lines, window.document.name, columns, first_line))
+    count.add(example, window.document.name);
   return lines.size();
 }
 
@@ -94,9 +118,9 @@ struct Part {
 /// Encodes parts with all threads of a pool, as many at a time as a batch has room for.
 class PartEncoder {
  public:
-  PartEncoder(const Tokenizer& tokenizer, Corpus::Kind kind, ThreadPool& pool, const TakeIds& take)
+  PartEncoder(const Tokenizer& tokenizer, const Corpus& corpus, ThreadPool& pool, const TakeIds& take)
       : tokenizer_(tokenizer),
-        kind_(kind),
+        corpus_(corpus),
         take_(take),
         pool_(pool),
         batch_bytes_(std::min(16 * pool.size() * most_part_bytes, most_batch_bytes)) {}
@@ -124,7 +148,7 @@ class PartEncoder {
     });
     for (size_t i = 0; i < parts_.size(); ++i) {
       if (failures[i]) std::rethrow_exception(failures[i]);
-      for (int64_t& mark : encoded[i].marks) mark += ids_;
+      for (int64_t& mark : encoded[i].marks) mark += mark < 0 ? -ids_ : ids_;
       ids_ += std::ssize(encoded[i].ids);
       take_(encoded[i].ids, encoded[i].marks);
       encoded[i] = {};
@@ -136,16 +160,17 @@ class PartEncoder {
  private:
   EncodedExamples encode(const Part& part) const {
     const std::string& source = part.document.name;
-    if (kind_ == Corpus::Kind::examples)
-      return encode_examples(tokenizer_, read_examples(part.text, source, part.first_line), source);
+    if (corpus_.kind == Corpus::Kind::examples)
+      return encode_examples(tokenizer_, read_examples(part.text, source, corpus_.columns, part.first_line),
+                             source, corpus_.chat ? &*corpus_.chat : nullptr);
     EncodedExamples encoded{.ids = tokenizer_.encode(part.text, source), .marks = {}};
     const auto end = tokenizer_.end_of_text();
-    if (kind_ == Corpus::Kind::documents && part.ends_document && end) encoded.ids.push_back(*end);
+    if (corpus_.kind == Corpus::Kind::documents && part.ends_document && end) encoded.ids.push_back(*end);
     return encoded;
   }
 
   const Tokenizer& tokenizer_;
-  Corpus::Kind kind_;
+  const Corpus& corpus_;
   const TakeIds& take_;
   ThreadPool& pool_;
   int64_t batch_bytes_;
@@ -173,11 +198,12 @@ CorpusFacts measure(const Corpus& corpus) {
   const bool has_examples = corpus.kind == Corpus::Kind::examples;
   CorpusFacts facts;
   Alphabet alphabet;
+  ExampleCount examples{facts, alphabet};
   int64_t line = 1;
   if (corpus.kind == Corpus::Kind::documents) std::ranges::for_each(corpus.documents, require_text);
   facts.hash = read_corpus(corpus, int64_t{1} << 20, [&](const TextWindow& window) {
-    const size_t used =
-        has_examples ? add_examples(window, line, facts, alphabet) : add_characters(window, facts, alphabet);
+    const size_t used = has_examples ? add_examples(window, corpus.columns, line, examples)
+                                     : add_characters(window, facts, alphabet);
     line += std::ranges::count(window.text.substr(0, used), '\n');
     facts.bytes += static_cast<int64_t>(used);
     return used;
@@ -192,12 +218,12 @@ std::string describe(const Corpus& corpus, const CorpusFacts& facts) {
   const std::string count = has_examples
                                 ? counted(facts.count, "example")
                                 : concat(corpus.title, ", ", with_thousands(facts.count), " characters");
-  return concat(count, " from ", corpus.source);
+  return concat(count, " from ", corpus.source, corpus.chat ? concat(", in ", corpus.chat->text()) : "");
 }
 
 uint64_t encode_corpus(const Tokenizer& tokenizer, const Corpus& corpus, ThreadPool& pool,
                        const TakeIds& take) {
-  PartEncoder encoder(tokenizer, corpus.kind, pool, take);
+  PartEncoder encoder(tokenizer, corpus, pool, take);
   const int64_t part_bytes = encoder.part_bytes();
   const auto end_of_part = [&](const TextWindow& window) {
     if (corpus.kind == Corpus::Kind::examples) return whole_lines(window).size();

@@ -32,7 +32,9 @@ uint64_t read_corpus(const Corpus& corpus, int64_t window_bytes,
 struct CorpusFacts {
   uint64_t hash = 0;  ///< the result of read_corpus()
   int64_t bytes = 0;
-  int64_t count = 0;     ///< number of characters, or of examples
+  int64_t count = 0;    ///< number of characters, or of examples
+  int64_t answers = 0;  ///< number of answers of examples: EncodedExamples::marks
+  bool has_conversations = false;
   std::string alphabet;  ///< the characters that occur, in ascending order
 };
 

@@ -42,6 +42,14 @@ Rows<TextOptions> text_rows() {
                 "rest of data.train_split")
       .inherited()
       .also_called({"eval_data", "eval_dataset", "val_data", "validation_data", "validation_file"});
+  rows.add("columns", &O::columns, semantic,
+           "examples only: the names of the columns, PROMPT:ANSWER, or that of one column of texts or "
+           "conversations. Empty: prompt:answer, text, messages or instruction, as the lines have them")
+      .also_called({"column", "dataset_text_field", "text_column"});
+  rows.add(
+      "chat_template", &O::chat_template,
+      {{"auto", ChatFormat::of_tokenizer}, {"llama3", ChatFormat::llama3}, {"chatml", ChatFormat::chatml}},
+      semantic, "conversations only: how they are written. auto: by the chat template of the tokenizer");
   rows.add("loss_on", &O::loss_on, {{"answer", LossOn::answer}, {"all", LossOn::all}}, semantic,
            "examples only: the tokens that count in the loss");
   rows.add("loss_mean", &O::loss_mean, {{"tokens", LossMean::tokens}, {"micro_batch", LossMean::micro_batch}},

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* heading = "lockstep corpus 1";
+constexpr const char* heading = "lockstep corpus 2";
 constexpr int64_t nanoseconds_of_second = 1'000'000'000;
 
 /// The files of a corpus as the file system describes them.
@@ -55,14 +55,15 @@ std::string path_of(const Corpus& corpus) {
   std::error_code unknown;
   const fs::path place = fs::canonical(
       corpus.kind == Corpus::Kind::documents ? corpus.source : corpus.documents.at(0).path, unknown);
-  const uint64_t key = hash_of(concat("corpus ", place.string()));
+  const uint64_t key = hash_of(concat("corpus ", place.string(), "\n", corpus.columns.text()));
   return folder.empty() || unknown ? "" : concat(folder, "/", hash_text(key), ".corpus");
 }
 
 /// Returns a record: a heading, numbers, the alphabet, and a checksum of all these.
 std::string record_of(const Stamp& stamp, const CorpusFacts& facts) {
-  const std::string text = concat(heading, "\n", stamp.hash, " ", facts.hash, " ", facts.bytes, " ",
-                                  facts.count, "\n", facts.alphabet);
+  const std::string text =
+      concat(heading, "\n", stamp.hash, " ", facts.hash, " ", facts.bytes, " ", facts.count, " ",
+             facts.answers, " ", int{facts.has_conversations}, "\n", facts.alphabet);
   return text + hash_text(hash_of(text));
 }
 
@@ -76,7 +77,7 @@ std::optional<CorpusFacts> recorded_facts(const std::string& path, const Stamp& 
   uint64_t hash = 0;
   std::string first;
   std::getline(text, first);
-  text >> hash >> facts.hash >> facts.bytes >> facts.count;
+  text >> hash >> facts.hash >> facts.bytes >> facts.count >> facts.answers >> facts.has_conversations;
   if (first != heading || hash != stamp.hash || text.get() != '\n') return {};
   facts.alphabet.assign(std::istreambuf_iterator(text), {});
   return facts;

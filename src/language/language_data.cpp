@@ -80,7 +80,7 @@ Samples samples_of(const SharedText& shared, const TextOptions& text, const Worl
       concat(shared.description, ", ",
              is_char ? concat(symbols, " symbols") : concat(image.tokens().size(), " tokens of ", symbols));
   if (image.bytes().are_in_memory()) samples.id_bytes = image.bytes().size();
-  if (image.marks().examples() > 0) {
+  if (image.marks().answers() > 0) {
     const auto split = split_examples(image.tokens(), image.marks(), text.train_split,
                                       {.block_size = text.block_size,
                                        .padding = tokenizer.end_of_text().value_or(0),
@@ -98,7 +98,7 @@ Samples samples_of(const SharedText& shared, const TextOptions& text, const Worl
 /// Returns the samples of data.validation, all of which validate.
 Samples validation_samples(const SharedText& shared, const TextOptions& text, const World& world,
                            uint64_t seed, const Tokenizer& tokenizer) {
-  const bool has_examples = shared.image.marks().examples() > 0;
+  const bool has_examples = shared.image.marks().answers() > 0;
   const int64_t tokens = shared.image.tokens().size();
   require(has_examples || tokens > text.block_size, "data.validation = ", text.validation, " has ",
           counted(tokens, "token"), ", and ", text.block_size + 1,

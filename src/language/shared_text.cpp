@@ -2,12 +2,14 @@
 #include "language/shared_text.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/text.h"
 #include "core/thread_pool.h"
+#include "data/chat_template.h"
 #include "data/read_corpus.h"
 #include "language/known_facts.h"
 #include "language/resolve_corpus.h"
@@ -51,6 +53,38 @@ std::shared_ptr<const Tokenizer> tokenizer_for(const TextOptions& text, const Te
   return tokenizer;
 }
 
+/// Returns the template of the conversations of a corpus. Throws UserError if it is not known, or if the
+/// tokenizer lacks its tokens.
+ChatTemplate chat_template_for(const TextOptions& text, const Corpus& corpus, const Tokenizer& tokenizer) {
+  const std::string jinja = tokenizer.chat_template(),
+                    what = concat(option_name("dataset"), ": ", corpus.source, " has conversations, ");
+  constexpr const char* advice =
+      "; set data.chat_template = llama3 or chatml, or write the conversations as \"text\"";
+  std::optional<ChatTemplate> chat = chat_template_of(jinja);
+  if (text.chat_template == ChatFormat::of_tokenizer) {
+    require(!jinja.empty(), what, "but data.tokenizer = ", tokenizer_name(text), " has no chat template",
+            advice);
+    require(chat.has_value(), what, "and the chat template of data.tokenizer = ", tokenizer_name(text),
+            " is none of those that are known (Llama 3, Qwen 2 and 3, SmolLM2)", advice);
+  } else {
+    const bool is_llama = text.chat_template == ChatFormat::llama3;
+    chat = ChatTemplate{.form = is_llama ? ChatTemplate::Form::llama3 : ChatTemplate::Form::chatml};
+  }
+  try {
+    require_tokens_of(*chat, tokenizer);
+  } catch (const UserError& problem) {
+    throw UserError(concat(what, "but ", problem.what()));
+  }
+  return *chat;
+}
+
+/// Returns the hash of a text and of the rules by which its lines are read.
+std::string hash_with_rules(const Corpus& corpus, const CorpusFacts& facts) {
+  const std::string rules =
+      concat(corpus.columns.text(), corpus.chat ? concat("\n", corpus.chat->text()) : std::string());
+  return hash_text(rules.empty() ? facts.hash : hash_of(concat(hash_text(facts.hash), "\n", rules)));
+}
+
 /// Encodes a corpus. If that fails, perhaps because it has changed, the next start reads all of it again.
 void encode_as_measured(const Tokenizer& tokenizer, const Corpus& corpus, const CorpusFacts& facts,
                         ThreadPool& pool, const TakeIds& take) {
@@ -69,24 +103,34 @@ struct FoundText {
   CorpusFacts facts;
 };
 
-FoundText find_text(const std::variant<NamedText, std::string>& dataset) {
+/// Finds and reads a text. data.columns names the columns of examples.
+FoundText find_text(const std::variant<NamedText, std::string>& dataset, const TextOptions& text) {
   FoundText found{.corpus = resolve_corpus(dataset), .facts = {}};
+  if (!text.columns.empty() && found.corpus.kind == Corpus::Kind::examples)
+    found.corpus.columns = columns_of(text.columns);
   found.facts = facts_of(found.corpus);
   return found;
+}
+
+void choose_chat_template(const TextOptions& text, FoundText& found, const Tokenizer& tokenizer) {
+  if (found.facts.has_conversations) found.corpus.chat = chat_template_for(text, found.corpus, tokenizer);
 }
 
 /// Returns the ids of a text on all ranks. Rank 0 has found it.
 SharedText share_text(const FoundText& found, const Tokenizer& tokenizer, int threads, const World& world) {
   const auto& [corpus, facts] = found;
-  SharedText shared{.image = {}, .description = {}, .hash = hash_text(facts.hash)};
-  if (world.is_first()) shared.description = describe(corpus, facts);
+  SharedText shared{.image = {}, .description = {}, .hash = {}};
+  if (world.is_first()) {
+    shared.description = describe(corpus, facts);
+    shared.hash = hash_with_rules(corpus, facts);
+  }
   for (std::string* text : {&shared.description, &shared.hash})
     *text = world.communicator().broadcast_text(*text, 0);
   const bool has_examples = world.communicator().broadcast_value(corpus.kind == Corpus::Kind::examples, 0);
   const TokenLayout layout{.key = hash_of(concat(has_examples ? "examples " : "text ", shared.hash, " ",
                                                  tokenizer_hash(tokenizer))),
                            .vocabulary_size = tokenizer.vocabulary_size(),
-                           .examples = has_examples ? facts.count : 0};
+                           .answers = has_examples ? facts.answers : 0};
   const auto encode = [&](const TakeIds& take) {
     ThreadPool pool(threads);
     encode_as_measured(tokenizer, found.corpus, found.facts, pool, take);
@@ -126,13 +170,18 @@ SharedTexts share_texts(const TextOptions& text, const TextReader& reader, const
   FoundText dataset, validation;
   std::string json, config_json;
   on_first_rank(world, [&] {
-    dataset = find_text(text.dataset);
-    if (has_validation) validation = for_validation([&] { return find_text(text.validation); });
+    dataset = find_text(text.dataset, text);
+    require(text.columns.empty() || dataset.corpus.kind == Corpus::Kind::examples,
+            "data.columns = ", text.columns, ": ", dataset.corpus.source,
+            " has no examples; a file of them is JSON lines and has a name *.jsonl");
+    if (has_validation) validation = for_validation([&] { return find_text(text.validation, text); });
     // A split of one text has all of its characters, too.
     const std::string alphabet = dataset.facts.alphabet + validation.facts.alphabet;
     const auto tokenizer = tokenizer_for(text, reader, alphabet, model_tokenizer);
     json = tokenizer->to_json();
     config_json = tokenizer_config_json(*tokenizer);
+    choose_chat_template(text, dataset, *tokenizer);
+    for_validation([&] { choose_chat_template(text, validation, *tokenizer); });
   });
   for (std::string* shared : {&json, &config_json}) *shared = world.communicator().broadcast_text(*shared, 0);
   SharedTexts texts{.tokenizer = tokenizer_from_json(json, "the tokenizer of rank 0", config_json),

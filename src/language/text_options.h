@@ -23,6 +23,8 @@ enum class LossOn { answer, all };
 /// The mean that is the loss of a step: over all its targets that count, or over the means of its
 /// micro-batches.
 enum class LossMean { tokens, micro_batch };
+/// The template of conversations: that of the tokenizer's files, or one that is named.
+enum class ChatFormat { of_tokenizer, llama3, chatml };
 
 /// The text or examples that a language model is trained on. --help gives meanings, ranges and units.
 struct TextOptions {
@@ -31,6 +33,8 @@ struct TextOptions {
   int64_t block_size = 64;
   double train_split = 0.9;
   std::string validation = {};  ///< empty: the rest of the split
+  std::string columns = {};
+  ChatFormat chat_template = ChatFormat::of_tokenizer;
   LossOn loss_on = LossOn::answer;
   LossMean loss_mean = LossMean::tokens;
   bool packing = true;

@@ -180,7 +180,7 @@ void encode_to(NewImage& image, const TokenLayout& layout, const Encode& encode)
                 .checksum = 0,
                 .tokens = 0,
                 .marks = 0};
-  const int64_t first_mark = sizeof(Header), first_id = first_mark + 16 * layout.examples;
+  const int64_t first_mark = sizeof(Header), first_id = first_mark + 16 * layout.answers;
   std::vector<uint16_t> narrow;
   encode([&](std::span<const int32_t> ids, std::span<const int64_t> marks) {
     std::span<const std::byte> bytes = std::as_bytes(ids);
@@ -193,7 +193,7 @@ void encode_to(NewImage& image, const TokenLayout& layout, const Encode& encode)
     header.tokens += std::ssize(ids);
     header.marks += std::ssize(marks);
   });
-  expect(header.marks == 2 * layout.examples, header.marks, " marks of ", layout.examples, " examples");
+  expect(header.marks == 2 * layout.answers, header.marks, " marks of ", layout.answers, " answers");
   header.checksum = checksum_of(image.bytes());
   image.write(0, std::as_bytes(std::span(&header, 1)));
 }

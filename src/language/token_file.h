@@ -16,11 +16,11 @@ namespace lockstep {
 struct TokenLayout {
   uint64_t key = 0;  ///< identifies the text and the tokenizer
   int64_t vocabulary_size = 0;
-  int64_t examples = 0;
+  int64_t answers = 0;  ///< of examples: EncodedExamples::marks
 };
 
-/// An encoded text in the format of its file: a header with a checksum, marks (where the answer of each
-/// example begins and where the example ends) and ids. An id has 16 bits if the vocabulary has at most 65536
+/// An encoded text in the format of its file: a header with a checksum, marks (where each answer of an
+/// example begins and where it ends) and ids. An id has 16 bits if the vocabulary has at most 65536
 /// tokens, else 32.
 class TokenImage {
  public:

@@ -37,7 +37,7 @@ const std::map<std::string, std::set<std::string>> rooms = {
     {"net", {"core"}},
     {"tokenizer", {"core", "json", "unicode"}},
     {"writing", {"core", "json", "comm", "kernels", "tensor", "nn", "data", "tokenizer"}},
-    {"data", {"core", "json", "program", "kernels", "tensor", "tokenizer"}},
+    {"data", {"core", "json", "unicode", "program", "kernels", "tensor", "tokenizer"}},
     {"metrics", {"core", "json", "kernels"}},
     {"snapshot",
      {"core", "json", "comm", "config", "store", "metrics", "kernels", "tensor", "parameters", "nn", "dist"}},

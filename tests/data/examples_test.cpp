@@ -24,7 +24,7 @@ TEST(ReadExamples, PromptsWithAnswersAndTexts) {
   EXPECT_EQ(examples[1].answer, "ü\n");
   EXPECT_EQ(examples[1].line, 3);
   EXPECT_EQ(examples[2].answer, "a");
-  EXPECT_EQ(read_examples("\n{\"text\":\"a\"}", "x.jsonl", 7).at(0).line, 8)
+  EXPECT_EQ(read_examples("\n{\"text\":\"a\"}", "x.jsonl", {}, 7).at(0).line, 8)
       << "lines of the middle of a file";
 }
 
@@ -45,7 +45,7 @@ TEST(ReadExamples, NameTheLineAndWhatIsWrong) {
       {"prompt: a", " is not valid JSON: damaged at byte 1"},
       {"[\"text\"]", "must be an object"},
       {"7", "must be an object"},
-      {"{}", "has no keys: an example has \"prompt\" and \"answer\", or \"text\""},
+      {"{}", "has no keys: an example has \"prompt\" and \"answer\", \"text\", \"messages\", or"},
       {"{\"prompt\": \"a\"}", "has the key \"prompt\": an example has"},
       {R"({"instruction": "a", "out\nput": "b"})", R"(has the keys "instruction", "out\nput": an)"},
       {"{\"prompt\": 1, \"answer\": \"a\"}", "prompt is 1: it must be a text"},

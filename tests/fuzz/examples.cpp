@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines of examples to train on.
-#include "data/examples.h"
-
+// Lines of examples to train on, and templates of conversations.
+#include "data/chat_template.h"
+#include "data/example_rows.h"
 #include "fuzz/fuzz.h"
 
 using namespace lockstep;
@@ -9,7 +9,11 @@ using namespace lockstep;
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   fuzz::accepts([&] {
     for (const Example& example : read_examples(fuzz::text_of(data, bytes), "x.jsonl"))
-      fuzz::check(!example.answer.empty() && example.line > 0, "an example without an answer");
+      fuzz::check((example.answer.empty() != example.messages.empty()) && example.line > 0,
+                  "an example without an answer");
   });
+  fuzz::accepts(
+      [&] { read_examples(fuzz::text_of(data, bytes), "x.jsonl", {.prompt = "", .answer = "messages"}); });
+  chat_template_of(std::string(fuzz::text_of(data, bytes)));
   return 0;
 }

@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   const TokenImage image = TokenImage::of_file(file.path(), 0, false);
   if (!image) return 0;
   const Marks marks = image.marks();
-  if (marks.examples() > 0) marks.read(0, 1);
+  if (marks.answers() > 0) marks.read(0, 1);
   const Tokens tokens = image.tokens();
   int32_t id = 0;
   if (tokens.size() > 0) tokens.copy(tokens.size() - 1, 1, &id);

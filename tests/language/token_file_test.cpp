@@ -39,7 +39,7 @@ void give_some(const TakeIds& take) {
   take(std::span(some_ids).subspan(4), std::span(some_marks).subspan(1));
 }
 
-const TokenLayout some_layout{.key = 7, .vocabulary_size = 10, .examples = 1};
+const TokenLayout some_layout{.key = 7, .vocabulary_size = 10, .answers = 1};
 
 ino_t inode_of(const fs::path& path) {
   struct stat status {};
@@ -70,12 +70,12 @@ class TokenFile : public testing::Test {
     std::vector<std::vector<int32_t>> found(2);
     run_ranks(2, [&](Communicator& communicator) {
       const World world(communicator.shared_from_this());
-      const TokenLayout layout{.key = key, .vocabulary_size = vocabulary, .examples = 1};
+      const TokenLayout layout{.key = key, .vocabulary_size = vocabulary, .answers = 1};
       const TokenImage image = shared_tokens(world, layout, [&](const TakeIds& take) {
         ++made_;
         give_some(take);
       });
-      EXPECT_EQ(image.marks().read(0, 1), (std::vector<int64_t>{0, 5, 9}));
+      EXPECT_EQ(image.marks().read(0, 1).all, (std::vector<Marks::Answer>{{5, 9, false}}));
       found[static_cast<size_t>(world.rank())] = ids_of(image);
     });
     EXPECT_EQ(found[0], found[1]);
@@ -134,7 +134,7 @@ TEST_F(TokenFile, ADamagedFileThatCannotBeMendedIsNobodys) {
   const auto all_have_them = [&](size_t time) {
     run_ranks(3, [&](Communicator& communicator) {
       const World world(communicator.shared_from_this());
-      const TokenLayout layout{.key = 7, .vocabulary_size = 10, .examples = 0};
+      const TokenLayout layout{.key = 7, .vocabulary_size = 10, .answers = 0};
       const TokenImage image = shared_tokens(world, layout, [&](const TakeIds& take) {
         ++made.at(time);
         for (size_t begin = 0; begin < ids.size(); begin += 10'000)
