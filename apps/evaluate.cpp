@@ -33,6 +33,7 @@ struct Options {
   bool tokens = false;
   bool json = false;
   ScoreOptions score;
+  std::string columns, chat_template = "auto";
   std::string dtype = "fp32";
   std::string device = "cpu";
   int threads = 0;
@@ -55,15 +56,23 @@ void describe(CommandLine& line, Options& options) {
            "the tokens of a window; 0: as many as the model can read", {.least = 0});
   line.add("--batch-tokens,--batch_tokens", options.score.tokens_at_once,
            "tokens of the windows to score at once; no result depends on it on a CPU", {.least = 1});
+  line.add("--columns", options.columns,
+           "the columns of examples, as data.columns: PROMPT:ANSWER, or one of texts or conversations");
+  line.add("--chat-template,--chat_template", options.chat_template,
+           "how conversations are written, as data.chat_template", {.choices = {"auto", "llama3", "chatml"}});
   line.add("--dtype", options.dtype, "the precision to compute in", {.choices = {"fp32", "bf16", "fp16"}});
   line.add("--device", options.device, "where to compute", {.choices = {"cpu", "cuda"}});
   line.add("--threads", options.threads, "the number of threads; 0: this rank's share of the cores",
            {.least = 0});
 }
 
+const std::map<std::string, ChatFormat> chat_formats = {
+    {"auto", ChatFormat::of_tokenizer}, {"llama3", ChatFormat::llama3}, {"chatml", ChatFormat::chatml}};
+
 /// Returns the options of the text that data.dataset calls so.
-TextOptions text_called(const std::string& file) {
-  TextOptions text{.dataset = file};
+TextOptions text_called(const std::string& file, const Options& options) {
+  TextOptions text{
+      .dataset = file, .columns = options.columns, .chat_template = chat_formats.at(options.chat_template)};
   if (file == "sample") text.dataset = NamedText::sample;
   if (file == "shakespeare") text.dataset = NamedText::shakespeare;
   return text;
@@ -84,10 +93,10 @@ struct Evaluation {
                   counted(score.tokens, "token"), ", ", counted(score.bytes, "byte"), "\n");
   }
   void evaluate(const std::string& file) const {
-    const SharedTexts shared =
-        share_texts(text_called(file), {.model = options.model, .threads = threads}, world, tokenizer);
+    const SharedTexts shared = share_texts(text_called(file, options),
+                                           {.model = options.model, .threads = threads}, world, tokenizer);
     EncodedText text{.name = concat("FILE = ", file), .tokens = shared.dataset.image.tokens()};
-    if (shared.dataset.image.marks().examples() > 0) text.examples = shared.dataset.image.marks();
+    if (shared.dataset.image.marks().answers() > 0) text.examples = shared.dataset.image.marks();
     std::string lines;
     const auto print = [&](const ScoredToken& token) {
       lines += to_json_line(file, token, *shared.tokenizer) + "\n";
@@ -104,8 +113,12 @@ struct Evaluation {
 };
 
 int evaluate(const Options& options) {
-  set_wording(
-      {{"dataset", "FILE"}, {"device", "--device"}, {out_of_memory, "lower --batch-tokens or --context"}});
+  set_wording({{"dataset", "FILE"},
+               {"columns", "--columns"},
+               {"chat_template", "--chat-template"},
+               {"tokenizer", "the tokenizer"},
+               {"device", "--device"},
+               {out_of_memory, "lower --batch-tokens or --context"}});
   const World world = World::from_environment();
   if (world.size() > 1) set_log_rank(world.rank(), !world.is_first());
   const NoTimeout no_timeout(world.communicator());

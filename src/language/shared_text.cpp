@@ -58,13 +58,14 @@ std::shared_ptr<const Tokenizer> tokenizer_for(const TextOptions& text, const Te
 ChatTemplate chat_template_for(const TextOptions& text, const Corpus& corpus, const Tokenizer& tokenizer) {
   const std::string jinja = tokenizer.chat_template(),
                     what = concat(option_name("dataset"), ": ", corpus.source, " has conversations, ");
-  constexpr const char* advice =
-      "; set data.chat_template = llama3 or chatml, or write the conversations as \"text\"";
+  const std::string tokenizer_key = option_name("tokenizer"),
+                    advice = concat("; set ", option_name("chat_template"),
+                                    " = llama3 or chatml, or write the conversations as \"text\"");
   std::optional<ChatTemplate> chat = chat_template_of(jinja);
   if (text.chat_template == ChatFormat::of_tokenizer) {
-    require(!jinja.empty(), what, "but data.tokenizer = ", tokenizer_name(text), " has no chat template",
+    require(!jinja.empty(), what, "but ", tokenizer_key, " = ", tokenizer_name(text), " has no chat template",
             advice);
-    require(chat.has_value(), what, "and the chat template of data.tokenizer = ", tokenizer_name(text),
+    require(chat.has_value(), what, "and the chat template of ", tokenizer_key, " = ", tokenizer_name(text),
             " is none of those that are known (Llama 3, Qwen 2 and 3, SmolLM2)", advice);
   } else {
     const bool is_llama = text.chat_template == ChatFormat::llama3;
@@ -171,8 +172,8 @@ SharedTexts share_texts(const TextOptions& text, const TextReader& reader, const
   std::string json, config_json;
   on_first_rank(world, [&] {
     dataset = find_text(text.dataset, text);
-    require(text.columns.empty() || dataset.corpus.kind == Corpus::Kind::examples,
-            "data.columns = ", text.columns, ": ", dataset.corpus.source,
+    require(text.columns.empty() || dataset.corpus.kind == Corpus::Kind::examples, option_name("columns"),
+            " = ", text.columns, ": ", dataset.corpus.source,
             " has no examples; a file of them is JSON lines and has a name *.jsonl");
     if (has_validation) validation = for_validation([&] { return find_text(text.validation, text); });
     // A split of one text has all of its characters, too.

@@ -19,13 +19,13 @@
 namespace lockstep {
 namespace {
 
-/// Tokens [begin, end) that a model reads at once. Those from `counted` on count, and never the first.
+/// Tokens [begin, end) that a model reads at once. The tokens `counted` count, and never the first.
 struct ScoreWindow {
   int64_t example = 0;
   int64_t origin = 0;  ///< where the example begins
   int64_t begin = 0;
   int64_t end = 0;
-  int64_t counted = 0;
+  std::vector<int64_t> counted = {};
 
   int64_t size() const { return end - begin; }
 };
@@ -55,25 +55,32 @@ class ScoreWindows {
       ScoreWindow window{.example = example_ - 1,
                          .origin = origin_,
                          .begin = token_,
-                         .end = std::min(end_, token_ + context_),
-                         .counted = std::max(token_ + 1, answer_)};
+                         .end = std::min(end_, token_ + context_)};
+      for (const Marks::Answer& answer : answers_)
+        for (int64_t place = std::max(token_ + 1, answer.begin); place < std::min(answer.end, window.end);
+             ++place)
+          window.counted.push_back(place);
       token_ = window.end;
-      if (window.counted < window.end) next_ = window;
+      if (!window.counted.empty()) next_ = std::move(window);
     }
   }
+  /// Reads the answers of the next example.
   bool open_example() {
-    if (example_ == examples_.examples()) return false;
-    const std::vector<int64_t> marks = examples_.read(example_++, 1);
-    origin_ = token_ = marks[0];
-    answer_ = marks[1];
-    end_ = marks[2];
+    if (answer_ == examples_.answers()) return false;
+    answers_.clear();
+    origin_ = token_ = examples_.read(answer_, 1).begin;
+    do answers_.push_back(examples_.read(answer_++, 1).all[0]);
+    while (answers_.back().continues);
+    end_ = answers_.back().end;
+    ++example_;
     return true;
   }
 
   Marks examples_;
   int64_t context_;
-  int64_t example_ = 0;  ///< the next one to open
-  int64_t origin_ = 0, token_ = 0, answer_ = 0, end_ = 0;
+  int64_t example_ = 0, answer_ = 0;  ///< the next ones to open
+  std::vector<Marks::Answer> answers_;
+  int64_t origin_ = 0, token_ = 0, end_ = 0;
   std::optional<ScoreWindow> next_;
 };
 
@@ -108,11 +115,10 @@ std::vector<double> losses_of(const LanguageModel& model, const ScoreBatch& batc
   for (int64_t row = 0; row < rows; ++row) {
     const ScoreWindow& window = batch.windows[static_cast<size_t>(row)];
     const int32_t* const ids = batch.ids.data() + row * batch.longest;
-    for (int64_t i = 0; i < time; ++i) {
-      const int64_t place = window.begin + i + 1;
-      inputs.push_back(ids[i]);
-      targets.push_back(place >= window.counted && place < window.end ? ids[i + 1] : -1);
-    }
+    inputs.insert(inputs.end(), ids, ids + time);
+    targets.resize(inputs.size(), -1);
+    for (const int64_t place : window.counted)
+      targets[static_cast<size_t>(row * time + place - window.begin - 1)] = ids[place - window.begin];
   }
   return to_doubles(model.token_losses(from_values(inputs, {rows, time}), from_values(targets, {rows, time}),
                                        std::max<int64_t>(16, logits_at_once / model.vocabulary())));
@@ -148,7 +154,7 @@ class ScoreSum {
   void add(const ScoreBatch& batch, const std::vector<double>& losses) {
     for (size_t row = 0; row < batch.windows.size(); ++row) {
       const ScoreWindow& window = batch.windows[row];
-      for (int64_t place = window.counted; place < window.end; ++place) {
+      for (const int64_t place : window.counted) {
         const auto i = static_cast<size_t>(place - window.begin);
         const auto longest = static_cast<size_t>(batch.longest);
         add({.example = has_examples_ ? std::optional(window.example) : std::nullopt,

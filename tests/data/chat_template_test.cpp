@@ -167,16 +167,17 @@ TEST(ChatTemplate, BlocksCountTheAnswersOfConversations) {
   EXPECT_EQ(input, all.ids);
   for (size_t i = 0; i + 1 < target.size(); ++i)
     EXPECT_EQ(target[i], wanted[i + 1] ? all.ids[i + 1] : -1) << i;
-  EXPECT_EQ(blocks.weight(0), std::ranges::count(wanted, 1));
+  EXPECT_EQ(blocks.counted_targets(0), std::ranges::count(wanted, 1));
   // The first conversation trains, and the second validates.
   const Split<ExampleBlocks> split = split_examples(all.ids, all.marks, 0.5, {.block_size = size});
-  EXPECT_EQ(split.train->weight(0) + split.validation->weight(0), blocks.weight(0));
-  EXPECT_EQ(split.train->weight(0),
+  EXPECT_EQ(*split.train->counted_targets(0) + *split.validation->counted_targets(0),
+            *blocks.counted_targets(0));
+  EXPECT_EQ(split.train->counted_targets(0),
             std::ranges::count(counted(encoded("smollm2", {}, {example_of(first)})), 1));
   const ExampleBlocks apart(all.ids, all.marks, {.block_size = size, .packs = false});
   EXPECT_EQ(apart.size(), 2);
   const ExampleBlocks whole(all.ids, all.marks, {.block_size = size, .counts_prompts = true});
-  EXPECT_EQ(whole.weight(0), size - 2);
+  EXPECT_EQ(whole.counted_targets(0), size - 2);
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ class Conversations : public testing::Test {
   }
   static int64_t targets(const LanguageData& data) {
     int64_t sum = 0;
-    for (int64_t i = 0; i < data.training->size(); ++i) sum += data.training->weight(i);
+    for (int64_t i = 0; i < data.training->size(); ++i) sum += data.training->counted_targets(i).value_or(0);
     return sum;
   }
 
@@ -77,7 +77,7 @@ TEST_F(Conversations, NeedATemplateAndItsTokens) {
   text.tokenizer = NamedTokenizer::characters;
   text.chat_template = ChatFormat::of_tokenizer;
   expect_contains(user_error([&] { load(text); }),
-                  {"data.tokenizer = char has no chat template", "data.chat_template = llama3 or chatml"});
+                  {"tokenizer = char has no chat template", "chat_template = llama3 or chatml"});
   write("folder/tokenizer.json", read_text(golden_families + "llama3/tokenizer.json"));
   text.tokenizer =
       write("folder/chat_template.jinja", "{{ messages }}").substr(0, (temporary_ / "folder").size());
@@ -113,7 +113,7 @@ TEST_F(Conversations, ColumnsAreThoseOfTheUser) {
   expect_contains(user_error([&] { load(text); }),
                   {"x.jsonl:1 has no column \"b\" of", "it has the keys \"a\", \"q\""});
   text.dataset = write("x.txt", "prose");
-  expect_contains(user_error([&] { load(text); }), {"data.columns = q:b: ", "x.txt has no examples"});
+  expect_contains(user_error([&] { load(text); }), {"columns = q:b: ", "x.txt has no examples"});
 }
 
 // The facts of a file depend on the columns that are read.

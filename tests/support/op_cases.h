@@ -67,6 +67,11 @@ inline std::vector<OpCase> elementwise_cases() {
       {"tanh", {small}, {large}, 4, [](const Tensors& in) { return tanh(in[0]); }},
       {"gelu_tanh", {small}, {large}, 8, [](const Tensors& in) { return gelu(in[0], Gelu::tanh); }},
       {"gelu_erf", {small}, {large}, 8, [](const Tensors& in) { return gelu(in[0], Gelu::erf); }},
+      {"swiglu",
+       {small, small},
+       {large, large},
+       8,
+       [](const Tensors& in) { return swiglu(in[0], in[1]); }},
       {"convert",
        {small},
        {large},
@@ -266,6 +271,30 @@ inline std::vector<OpCase> model_cases() {
          return multiply(sum, norm);
        },
        {2, 3}},
+      {"rms_norm",
+       {{2, 3, 9}, {9}},
+       {{7, 57, 97}, {97}},
+       18,
+       [](const Tensors& in) { return rms_norm(in[0], in[1]); },
+       {1}},
+      {"add_rms_norm",
+       {{2, 3, 9}, {2, 3, 9}, {9}},
+       {{7, 57, 97}, {7, 57, 97}, {97}},
+       24,
+       [](const Tensors& in) {
+         const auto [sum, norm] = add_rms_norm(in[0], in[1], in[2], 1e-3);
+         return multiply(sum, norm);
+       },
+       {2}},
+      {"rotate",
+       {{2, 3, 12}},
+       {{9, 70, 204}},
+       2,
+       [](const Tensors& in) {
+         const int64_t half = in[0].shape()[2] / 4, tokens = in[0].shape()[1];  // two heads
+         const Tensor frequencies = uniform_tensor({half}, 3, accumulator_dtype(in[0].dtype()));
+         return rotate(in[0], rotary_table(to_stream(frequencies, in[0].stream()), tokens));
+       }},
       {"embedding",
        {{6, 5}},
        {{700, 130}},
