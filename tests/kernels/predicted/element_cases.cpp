@@ -6,6 +6,8 @@
 #include "kernels/elementwise.h"
 #include "kernels/gelu.h"
 #include "kernels/predicted/cases.h"
+#include "kernels/rotary.h"
+#include "kernels/swiglu.h"
 #include "kernels/transpose.h"
 
 namespace lockstep::predicted {
@@ -67,6 +69,48 @@ void add_activations(Cases& cases, DType dtype) {
         [=](Arrays& a) { return Log{.x = a.positive(shape, dtype, 8.0), .y = a.output(shape, dtype)}; });
 }
 
+void add_swiglu(Cases& cases, DType dtype) {
+  for (const Shape& shape : shapes) {
+    add(cases, dtype, extents(shape), [=](Arrays& a) {
+      return SwigluForward{
+          .gate = a.input(shape, dtype, 6.0), .up = a.input(shape, dtype), .y = a.output(shape, dtype)};
+    });
+    add(cases, dtype, extents(shape), [=](Arrays& a) {
+      return SwigluBackward{.gate = a.input(shape, dtype, 6.0),
+                            .up = a.input(shape, dtype),
+                            .dy = a.input(shape, dtype),
+                            .dgate = a.output(shape, dtype),
+                            .dup = a.output(shape, dtype)};
+    });
+  }
+}
+
+/// Heads with and without halves of whole 16-byte accesses.
+void add_rotations(Cases& cases, DType dtype) {
+  for (const int64_t size : {10, 64, 128})
+    for (const bool inverse : {false, true})
+      add(cases, dtype, concat("2 texts of 5 tokens, 3 heads of ", size, inverse ? ", inverse" : ""),
+          [=](Arrays& a) {
+            return Rotate{.x = a.input({2, 5, 3 * size}, dtype),
+                          .table = a.input({5, size}, DType::f32),
+                          .y = a.output({2, 5, 3 * size}, dtype),
+                          .inverse = inverse};
+          });
+}
+
+void add_rotary_tables(Cases& cases) {
+  for (const int64_t half : {5, 64})
+    add(cases, DType::f32, concat("40 tokens, ", half, " frequencies"), [=](Arrays& a) {
+      return RotaryTable{.frequencies = a.positive({half}, DType::f32),
+                         .y = a.output({40, 2 * half}, DType::f32)};
+    });
+  add(cases, DType::f32, "33 given positions", [](Arrays& a) {
+    return RotaryTable{.frequencies = a.positive({32}, DType::f32),
+                       .positions = a.ids({33}, 2000000000),
+                       .y = a.output({33, 64}, DType::f32)};
+  });
+}
+
 void add_fill(Cases& cases, DType dtype) {
   add(cases, dtype, "1030", [=](Arrays& a) { return Fill{.y = a.output({1030}, dtype), .value = 0.1}; });
 }
@@ -124,6 +168,8 @@ Cases element_cases() {
   Cases cases;
   for (const DType dtype : float_dtypes) {
     add_activations(cases, dtype);
+    add_swiglu(cases, dtype);
+    add_rotations(cases, dtype);
     add_scales(cases, dtype);
     add_moves(cases, dtype);
     add_binary<Add>(cases, dtype);
@@ -131,6 +177,7 @@ Cases element_cases() {
     add_binary<Multiply>(cases, dtype);
     add_binary<Divide>(cases, dtype);
   }
+  add_rotary_tables(cases);
   add_fill(cases, DType::f64);
   add_transposes(cases, DType::f64);
   return cases;
