@@ -77,7 +77,8 @@ ATTENTION = [
     HotKernel("attention_fp32.cu", "query_gradient_kernel<64, false>", "sums", 128, FP32_BACKWARD_BYTES),
 ]
 
-# Layer norm of 768 columns: four rows at once, a warp for each. Cross entropy of GPT-2's 50304 classes.
+# Layer norm of 768 columns: four rows at once, a warp for each. RMSNorm of heads of 128: eight rows at once. RMSNorm
+# of up to 2048 columns: four warps for a row. Cross entropy of GPT-2's 50304 classes.
 ROWS = [
     HotKernel("layer_norm.cu", "forward_kernel<RowLayout<bf16, 1, 24, true>, false>", "stream", 128, 8),
     HotKernel("layer_norm.cu", "forward_kernel<RowLayout<bf16, 1, 24, true>, true>", "stream", 128, 8),
@@ -86,6 +87,14 @@ ROWS = [
     ),
     HotKernel(
         "layer_norm.cu", "backward_kernel<RowLayout<bf16, 1, 24, true>, true>", "stream", 128, 4 * 768 * 4
+    ),
+    HotKernel("layer_norm.cu", "forward_kernel<ShortRows<bf16, 128, true>, false>", "stream", 128, 8),
+    HotKernel("layer_norm.cu", "backward_kernel<ShortRows<bf16, 128, true>, false>", "stream", 128, 8 * 128 * 4),
+    HotKernel(
+        "layer_norm.cu", "forward_kernel<Uncentred<RowLayout<bf16, 4, 16, true> >, false>", "stream", 128, 32
+    ),
+    HotKernel(
+        "layer_norm.cu", "backward_kernel<Uncentred<RowLayout<bf16, 4, 16, true> >, false>", "stream", 128, 32
     ),
     HotKernel(
         "cross_entropy.cu",

@@ -37,6 +37,32 @@ void add_layer_norm(Cases& cases, DType dtype, int64_t rows, int64_t columns) {
     });
 }
 
+/// Adds RMSNorm, without biases as models have it.
+void add_rms_norm(Cases& cases, DType dtype, int64_t rows, int64_t columns) {
+  const Shape shape{rows, columns};
+  for (const bool with_residual : {false, true})
+    add(cases, dtype, concat(extents(shape), " without mean", with_residual ? " with residual" : ""),
+        [=](Arrays& a) {
+          return LayerNormForward{.x = a.input(shape, dtype),
+                                  .residual = with_residual ? a.input(shape, dtype) : View{},
+                                  .weight = a.input({columns}, dtype),
+                                  .sum = with_residual ? a.output(shape, dtype) : View{},
+                                  .y = a.output(shape, dtype),
+                                  .rstd = a.output({rows}, DType::f32)};
+        });
+  for (const bool with_carried : {false, true})
+    add(cases, dtype, concat(extents(shape), " without mean", with_carried ? " with carried" : ""),
+        [=](Arrays& a) {
+          return LayerNormBackward{.x = a.input(shape, dtype),
+                                   .weight = a.input({columns}, dtype),
+                                   .rstd = a.positive({rows}, DType::f32, 2.0),
+                                   .dy = a.input(shape, dtype),
+                                   .carried = with_carried ? a.input(shape, dtype) : View{},
+                                   .dx = a.output(shape, dtype),
+                                   .dweight = a.output({columns}, DType::f32)};
+        });
+}
+
 void add_softmax(Cases& cases, DType dtype, int64_t rows, int64_t columns) {
   const Shape shape{rows, columns};
   add(cases, dtype, extents(shape), [=](Arrays& a) {
@@ -86,6 +112,10 @@ Cases row_cases() {
     // One size for each layout of layer_norm_layout.cuh: those with 16-byte accesses, then the others.
     for (const int64_t columns : {512, 1024, 2048, 4096, 8192, 4001, 8001})
       add_layer_norm(cases, dtype, 2, columns);
+    for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{37, 64}, {21, 128}, {9, 72}, {6, 200}})
+      add_rms_norm(cases, dtype, rows, columns);
+    for (const int64_t columns : {512, 768, 1001, 1024, 2048, 4096, 8192})
+      add_rms_norm(cases, dtype, 2, columns);
     add_softmax(cases, dtype, 2, 9000);
     add_softmax(cases, dtype, 2, 9001);
     for (const auto& [rows, classes] :
