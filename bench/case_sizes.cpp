@@ -50,6 +50,7 @@ CaseSizes cpu_sizes() {
   sizes.attentions = {{3, 64, 4, 32}, {2, 256, 6, 64}, {1, 1024, 12, 64}};
   // The last size does not fit into the caches.
   sizes.activations = {{3, 64, 128, 65}, {2, 256, 384, 65}, {2, 1024, 768, 50257}, {16, 1024, 768, 65}};
+  sizes.llamas = {{512, 6, 2, 64, 1024}, {2048, 16, 8, 128, 6144}};
   sizes.logits = {{192, 65}, {512, 65}, {256, 50257}};
   sizes.parameters = {804'096, 10'745'088};
   return sizes;
@@ -62,12 +63,14 @@ CaseSizes gpu_sizes(DType dtype) {
   add_model(sizes, {64, 256, 6, 384, 65, 10'745'088});
   for (const int64_t time : {2048, 4096, 8192}) sizes.attentions.push_back({65536 / time, time, 12, 64});
   for (const int64_t time : {1024, 2048, 4096}) sizes.attentions.push_back({32768 / time, time, 16, 128});
+  sizes.llamas = {{8192, 32, 8, 64, 8192}, {8192, 32, 8, 128, 14336}};
   return sizes;
 }
 
 CaseSizes quick_sizes(DType dtype) {
   CaseSizes sizes{.dtype = dtype};
   add_model(sizes, {2, 32, 2, 64, 72, 5000});
+  sizes.llamas = {{64, 4, 2, 16, 96}};
   return sizes;
 }
 

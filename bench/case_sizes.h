@@ -44,6 +44,15 @@ struct ActivationSize {
   Shape sequences() const { return {batch, time, width}; }
 };
 
+/// Sizes of a block of Llama or Qwen, whose width is heads * size.
+struct LlamaSize {
+  int64_t tokens = 0, heads = 0, key_heads = 0, size = 0, hidden = 0;
+
+  Shape rows() const { return {tokens, heads * size}; }
+  Shape queries() const { return {tokens * heads, size}; }
+  Shape mlp() const { return {tokens, hidden}; }
+};
+
 /// Shapes to time for each kind of kernel, and the dtype of activations.
 struct CaseSizes {
   DType dtype = DType::f32;
@@ -51,6 +60,7 @@ struct CaseSizes {
   std::vector<ActivationSize> mlps = {};  ///< for matmuls with a fused GELU or residual
   std::vector<AttentionSize> attentions = {};
   std::vector<ActivationSize> activations = {};
+  std::vector<LlamaSize> llamas = {};
   std::vector<Shape> logits = {};
   std::vector<int64_t> parameters = {};
 };

@@ -32,8 +32,10 @@ struct KernelCase {
 /// Returns the matmuls of GPT training: y = x W and its two gradients. Each is timed alone; those of the MLP
 /// also with fused operations.
 std::vector<KernelCase> matmul_cases(const CaseSizes& sizes);
-/// Returns all other kernels of a training step.
+/// Returns all other kernels of a training step of GPT.
 std::vector<KernelCase> other_cases(const CaseSizes& sizes);
+/// Returns the kernels that a training step of Llama or Qwen adds.
+std::vector<KernelCase> llama_cases(const CaseSizes& sizes);
 
 /// Returns normal random numbers. They repeat after the first 2^20.
 Tensor random_tensor(const Shape& shape, DType dtype);

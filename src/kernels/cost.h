@@ -10,7 +10,9 @@
 #include "kernels/embedding.h"
 #include "kernels/layer_norm.h"
 #include "kernels/matmul.h"
+#include "kernels/rotary.h"
 #include "kernels/sum.h"
+#include "kernels/swiglu.h"
 
 namespace lockstep {
 
@@ -71,6 +73,16 @@ inline Cost cost(const LayerNormForward& k) {
 inline Cost cost(const LayerNormBackward& k) {
   return {.bytes = bytes_of_views(k.x, k.weight, k.mean, k.rstd, k.dy, k.carried, k.dx, k.dweight, k.dbias,
                                   k.dx_sum)};
+}
+
+inline Cost cost(const RotaryTable& k) { return {.bytes = bytes_of_views(k.frequencies, k.positions, k.y)}; }
+
+inline Cost cost(const Rotate& k) { return {.bytes = bytes_of_views(k.x, k.table, k.y)}; }
+
+inline Cost cost(const SwigluForward& k) { return {.bytes = bytes_of_views(k.gate, k.up, k.y)}; }
+
+inline Cost cost(const SwigluBackward& k) {
+  return {.bytes = bytes_of_views(k.gate, k.up, k.dy, k.dgate, k.dup)};
 }
 
 inline Cost cost(const CrossEntropy& k) {
