@@ -94,13 +94,16 @@ void expect_near(const RunResult& a, const RunResult& b, double bound) {
 // a learning rate of 1e-3, the difference is at most 1e-4 in a loss of about 3.
 TEST_F(TrainingOnGpu, HasTheLossesOfTheCpu) {
   LOCKSTEP_NEEDS_GPU();
-  Job job = tiny(directory);
-  const RunResult on_gpu = train_on(1, job);
-  job.compute.device = Device::cpu;
-  const RunResult on_cpu = train_on(1, job);
-  ASSERT_EQ(on_gpu.losses.size(), 8U);
-  expect_near(on_gpu, on_cpu, 1e-4);
-  EXPECT_LT(on_gpu.losses.back(), on_gpu.losses.front());
+  for (const char* family : {"gpt2", "llama"}) {
+    Job job = tiny(directory);
+    job.model.family = family;
+    const RunResult on_gpu = train_on(1, job);
+    job.compute.device = Device::cpu;
+    const RunResult on_cpu = train_on(1, job);
+    ASSERT_EQ(on_gpu.losses.size(), 8U);
+    expect_near(on_gpu, on_cpu, 1e-4);
+    EXPECT_LT(on_gpu.losses.back(), on_gpu.losses.front());
+  }
 }
 
 // The run has masks, frozen parameters, groups and a schedule. The embedding has no gradient to sum.
@@ -155,6 +158,7 @@ TEST_F(TrainingOnGpu, NeitherRecordingNorRecomputationNorRanksShow) {
     Job job = with_settings(tiny(directory), {{"train.precision", precision}});
     // Without dropout, layer norms also compute the gradients of biases.
     if (job.compute.precision == DType::bf16) job.model.dropout = 0;
+    if (job.compute.precision == DType::f16) job.model.family = "qwen";
     job.batches.accumulate = 2;
     job.length.steps = 4;
     const RunResult recorded = train_on(1, job);
