@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares Lockstep with PyTorch's DistributedDataParallel (gloo) on the CPU. PyTorch runs in its fast settings.
 
-Language models start from the same weights in both programs. PyTorch's Llama is that of transformers, with its fused attention. Both take the same samples in the same order and must report the
+Language models start from the same weights in both programs. PyTorch's Llama is that of transformers, with its fused
+attention. Both take the same samples in the same order and must report the
 same losses. Each Lockstep rank computes one replica with the batch of one PyTorch rank. The programs alternate. A run's
 figure is its median step after warm-up. A program's figure is the median of its runs. The faster of eager and compiled
 steps counts. fp32 is compared with fp32, and bf16 with autocast. On AMD processors MKL chooses slow kernels by default.

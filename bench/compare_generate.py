@@ -25,7 +25,7 @@ import transformers
 from processor import processor
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-WORKLOADS = {  # the workloads of bench_generate
+WORKLOADS = {  # the GPT-2s of bench_generate
     "12x12x768": {"n_layer": 12, "n_head": 12, "n_embd": 768, "n_positions": 1024, "vocab_size": 50304},
     "4x4x128": {"n_layer": 4, "n_head": 4, "n_embd": 128, "n_positions": 256, "vocab_size": 65},
 }

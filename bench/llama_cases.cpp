@@ -58,11 +58,11 @@ Work rotary_table_work(const LlamaSize& size) {
   return moving(RotaryTable{.frequencies = frequency.view(), .y = table.view()}, {frequency, table});
 }
 
-/// Rotates heads in place, as a training step does.
+/// Rotates heads into another array, as a training step does.
 Work rotate(const LlamaSize& size, int64_t heads, DType dtype) {
-  const Tensor x = random_tensor({size.tokens, heads * size.size}, dtype);
+  const Tensor x = random_tensor({size.tokens, heads * size.size}, dtype), y = empty_like(x);
   const Tensor table = rotary_table(size.tokens, size.size, dtype);
-  return moving(Rotate{.x = x.view(), .table = table.view(), .y = x.view()}, {x, table});
+  return moving(Rotate{.x = x.view(), .table = table.view(), .y = y.view()}, {x, table, y});
 }
 
 Work swiglu_forward(const Shape& shape, DType dtype) {

@@ -75,7 +75,7 @@ def text_loss(model, tokenizer):
     """Returns the mean loss over all tokens but the first of each window of the context, as evaluate does."""
     ids = tokenizer(TEXT, return_tensors="pt").input_ids[0]
     losses = []
-    for window in ids.split(model.config.n_positions):
+    for window in ids.split(model.config.max_position_embeddings):
         with torch.no_grad():
             logits = model.double()(window[None]).logits[0, :-1]
         losses.append(torch.nn.functional.cross_entropy(logits, window[1:], reduction="none"))

@@ -2,6 +2,7 @@
 #include "job/resolve.h"
 
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "core/error.h"
@@ -18,19 +19,29 @@
 namespace lockstep {
 namespace {
 
-/// Returns the sizes that the last preset in these sources stands for.
+/// Returns the family and sizes that the last preset in these sources stands for. It has no effect if the
+/// sources set the three sizes. Throws UserError if they set another family.
 Layer sizes_of_preset(const std::vector<Layer>& layers) {
-  std::string chosen;
+  std::string chosen, family;
+  std::set<std::string> sizes_set;
   for (const Layer& layer : layers)
-    for (const auto& [key, value, origin] : layer)
+    for (const auto& [key, value, origin] : layer) {
       if (key == "model.preset")
         chosen = job_keys().find(key, origin).canonical(value, concat(origin, ": ", key, ": "));
+      if (key == "model.family") family = value;
+      if (key == "model.n_layer" || key == "model.n_head" || key == "model.n_embd") sizes_set.insert(key);
+    }
+  if (sizes_set.size() == 3) return {};
   for (const auto& [name, n_layer, n_head, n_embd, more] : model_presets()) {
     if (name != chosen) continue;
     Layer sizes{{"model.n_layer", concat(n_layer)},
                 {"model.n_head", concat(n_head)},
                 {"model.n_embd", concat(n_embd)}};
-    for (const auto& [key, value] : more) sizes.push_back({key, value});
+    for (const auto& [key, value] : more) {
+      require(key != "model.family" || family.empty() || family == value, "model.preset = ", name, " is a ",
+              value, ", but model.family = ", family, "; leave one of the two keys out");
+      sizes.push_back({key, value});
+    }
     return sizes;
   }
   return {};
@@ -84,8 +95,13 @@ void inherit(Settings& settings, const Job& job, const World& world) {
   there = world.communicator().broadcast_text(there, 0);
   if (there.empty()) return;
   std::vector<std::string> values;
-  for (const auto& [key, value, origin] :
-       inherited_values(settings, settings_of_earlier_run(job_keys(), there, "the earlier run"))) {
+  const Layer inherited =
+      inherited_values(settings, settings_of_earlier_run(job_keys(), there, "the earlier run"));
+  std::string family = settings["model.family"];
+  for (const auto& [key, value, origin] : inherited)
+    if (key == "model.family") family = value;
+  for (const auto& [key, value, origin] : inherited) {
+    if (is_of_other_family(key, family)) continue;
     settings.replace(key, value);
     values.push_back(concat(key, " = ", value));
   }
@@ -187,6 +203,7 @@ Job resolve(Settings settings, const World& world) {
   settings.replace("train.device", name(chosen_device(given)));
   inherit(settings, given, world);
   Job job = job_of(settings);
+  if (job.model.from.empty()) require_keys_of_family(job.model);
   job.compute.device = chosen_device(job);
   fit_to_ranks(job, world);
   require_equal_on_all_ranks(
@@ -248,7 +265,7 @@ void check_together(const Job& job, const Settings& settings) {
           "text: ",
           evaluation_of(settings));
   require(steps > 0 || epochs > 0, "neither train.steps nor train.epochs is set; set one of them");
-  if (model.from.empty()) check_model(model);
+  if (model.from.empty()) family_of(model).check(model);
   // The sizes of model.from are not known yet.
   const bool is_sized = model.from.empty() || settings.is_set("model.n_layer");
   require(!is_sized || job.compute.recompute.segments <= model.n_layer,

@@ -8,8 +8,8 @@
 #include "kernels/coefficients.h"
 #include "kernels/elementary.h"
 
-// nvcc compiles these functions for kernels too. Every build of the kernels uses log, exp and tanh_near_zero.
-// An exact build uses the others as well.
+// nvcc compiles these functions for kernels too. Every build of the kernels uses log, exp,
+// tanh_near_zero and sine_and_cosine. An exact build uses the others as well.
 #if defined(__CUDACC__)
 #define LOCKSTEP_ELEMENTARY __host__ __device__ __forceinline__
 #else

@@ -29,10 +29,9 @@ struct RotaryTable {
 void run(CpuStream, const RotaryTable&);
 void run(CudaStream, const RotaryTable&);
 
-/// Rotates each head of each row by the angles of the row's token. Element i of a head and element i + size /
-/// 2 are a point of the plane, as in Hugging Face's Llama: y[i] = x[i] cos - x[i + size / 2] sin, y[i + size
-/// / 2] = x[i + size / 2] cos + x[i] sin. The first product of each sum is fused. The gradient is the
-/// rotation in the other direction.
+/// Rotates each head of each row by the angles of the row's token. With h = size / 2, elements i and i + h of
+/// a head are a point of the plane, as in Hugging Face's Llama: y[i] = x[i] cos - x[i + h] sin, y[i + h] =
+/// x[i + h] cos + x[i] sin. The first product of each sum is fused. The gradient is the opposite rotation.
 struct Rotate {
   static constexpr const char* name = "rotate";
   View x;                ///< [..., heads * size]; row r belongs to token r % tokens

@@ -20,7 +20,8 @@ struct SwigluForward {
 void run(CpuStream, const SwigluForward&);
 void run(CudaStream, const SwigluForward&);
 
-/// dgate = dy * up * silu'(gate) and dup = dy * silu(gate), where silu' = s + g s (1 - s) with the sigmoid s.
+/// dgate = dy * up * silu'(gate) and dup = dy * silu(gate). With the sigmoid s of g, silu'(g) = s + g s (1 -
+/// s).
 struct SwigluBackward {
   static constexpr const char* name = "swiglu_backward";
   View gate;   ///< the inputs of the forward

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "core/dtype.h"
@@ -12,26 +11,26 @@ namespace lockstep {
 
 // Fields that the config.json of several families have.
 
-using ConfigField = JsonField<nlohmann::json>;
-
 /// The most elements that a tensor of an untrusted config.json can have.
 inline constexpr int64_t most_tensor_elements = int64_t{1} << 40;
 
 /// Returns the id of a token, or nothing if it is outside the vocabulary. The first id of a list counts.
-inline std::optional<int64_t> token_of(const ConfigField& field, int64_t vocabulary) {
-  const nlohmann::json& all = field.json();
-  const nlohmann::json& id = all.is_array() && !all.empty() ? all[0] : all;
-  return id.is_number_integer() && id >= 0 && id < vocabulary ? std::optional(id.get<int64_t>())
-                                                              : std::nullopt;
+template <class Json>
+std::optional<int64_t> token_of(const JsonField<Json>& field, int64_t vocabulary) {
+  const Json& all = field.json();
+  const Json& id = all.is_array() && !all.empty() ? all[0] : all;
+  if (!id.is_number_integer() || id < 0 || id >= vocabulary) return std::nullopt;
+  return id.template get<int64_t>();
 }
 
 /// Throws UserError unless the field is missing or has the only supported value.
-inline void require_missing_or(const ConfigField& field, const nlohmann::json& value) {
+template <class Json>
+void require_missing_or(const JsonField<Json>& field, const Json& value) {
   field.require_is(field.is_null() || field.json() == value, value.dump());
 }
 
 /// Returns PyTorch's name of a dtype.
-inline const char* torch_name(DType dtype) {
+constexpr const char* torch_name(DType dtype) {
   return dtype == DType::bf16 ? "bfloat16" : dtype == DType::f16 ? "float16" : "float32";
 }
 

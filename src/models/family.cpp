@@ -44,12 +44,13 @@ int64_t table_rows(const ModelOptions& options) {
 ModelDescription read_model_config(const std::string& json, const std::string& origin) {
   const JsonField<nlohmann::json> type =
       JsonField<nlohmann::json>(json, origin, most_config_bytes)["model_type"];
-  std::vector<std::string> names;
-  for (const Family* family : families()) {
-    if (type.json().is_string() && family->reads(type.text())) return family->read_config(json, origin);
-    names.push_back(family->name());
-  }
-  type.require_is(false, joined(names));
+  std::vector<std::string> all;
+  for (const Family* family : families())
+    for (const std::string& name : family->model_types()) {
+      if (type.json() == name) return family->read_config(json, origin);
+      all.push_back(name);
+    }
+  type.require_is(false, joined(all));
   return {};
 }
 

@@ -39,8 +39,7 @@ class Family {
   /// Returns the rows of the options that not all families have. ModelOptions::own holds them. Related
   /// families may share rows.
   virtual Rows<ModelOptions> rows() const = 0;
-  /// Throws UserError that names the keys if sizes do not fit together. The sizes of model.from are not known
-  /// yet.
+  /// Throws UserError that names the keys if sizes do not fit together.
   virtual void check(const ModelOptions& options) const;
   /// Returns the channels of an attention head.
   virtual int64_t head_size(const ModelOptions& options) const { return options.n_embd / options.n_head; }
@@ -50,8 +49,8 @@ class Family {
 
   // A family without files of Hugging Face defines head() alone.
 
-  /// Returns whether a config.json of Hugging Face with this model_type describes a model of the family.
-  virtual bool reads(const std::string& /*model_type*/) const { return false; }
+  /// Returns the model_type of each config.json of Hugging Face that describes a model of the family.
+  virtual std::vector<std::string> model_types() const { return {}; }
   /// Reads a config.json from an untrusted source. Throws UserError that names `origin` and the field if the
   /// file is damaged or describes a model that is not supported.
   virtual ModelDescription read_config(const std::string& json, const std::string& origin) const;
@@ -81,8 +80,11 @@ const std::vector<const Family*>& families();
 /// Returns the family of these options.
 const Family& family_of(const ModelOptions& options);
 
-/// Throws UserError if a key is set that the chosen family does not have, or as Family::check() does.
-void check_model(const ModelOptions& options);
+/// Returns whether only other families have a key, such as "model.bias" next to the family "llama".
+bool is_of_other_family(const std::string& key, const std::string& family);
+
+/// Throws UserError if a key of another family has another value than its initial one.
+void require_keys_of_family(const ModelOptions& options);
 
 /// Returns the options of a model with `vocabulary` tokens and a context of `block_size` tokens in training.
 ModelOptions sized(const ModelOptions& options, int64_t vocabulary, int64_t block_size);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <set>
 #include <string>
+#include <utility>
 
 #include "config/rows.h"
 #include "core/error.h"
@@ -61,25 +61,35 @@ Rows<ModelOptions> model_rows() {
   return rows;
 }
 
-void check_model(const ModelOptions& options) {
-  const Family& chosen = family_of(options);
-  std::set<std::string> known;
-  const Rows<ModelOptions> own = chosen.rows();
-  for (const auto& row : own.rows()) known.insert(row.key.name);
+bool is_of_other_family(const std::string& key, const std::string& family) {
+  bool is_of_other = false;
+  for (const Family* one : families()) {
+    const Rows<ModelOptions> rows = one->rows();
+    if (std::ranges::none_of(rows.rows(), [&](const auto& row) { return row.key.name == key; })) continue;
+    if (one->name() == family) return false;
+    is_of_other = true;
+  }
+  return is_of_other;
+}
+
+void require_keys_of_family(const ModelOptions& options) {
   for (const Family* family : families()) {
     const Rows<ModelOptions> rows = family->rows();
     for (const auto& [key, field] : rows.rows())
-      require(known.contains(key.name) || field.write(options) == key.initial, key.name, " = ",
-              field.write(options), " is for model.family = ", family->name(),
-              ", but this model's family is ", chosen.name(), ": leave the key out, or set model.family");
+      require(field.write(options) == key.initial || !is_of_other_family(key.name, options.family), key.name,
+              " = ", field.write(options), " is for model.family = ", family->name(),
+              ", and model.family is ", options.family, ": leave the key out, or set ", key.name, " = ",
+              key.initial, " if a file sets it");
   }
-  chosen.check(options);
 }
 
 std::vector<ModelPreset> model_presets() {
   std::vector<ModelPreset> all;
   for (const Family* family : families())
-    for (const ModelPreset& preset : family->presets()) all.push_back(preset);
+    for (ModelPreset preset : family->presets()) {
+      preset.more.insert(preset.more.begin(), {"model.family", family->name()});
+      all.push_back(std::move(preset));
+    }
   return all;
 }
 

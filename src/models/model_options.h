@@ -48,7 +48,7 @@ struct ModelPreset {
   int64_t n_layer = 0;
   int64_t n_head = 0;
   int64_t n_embd = 0;
-  /// Further keys and their values: {"model.family", "llama"}.
+  /// Further keys and their values. model_presets() adds model.family.
   std::vector<std::pair<std::string, std::string>> more = {};
 };
 

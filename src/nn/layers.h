@@ -111,8 +111,8 @@ class LearnedPositions final : public Positions {
   Tensor weight_;
 };
 
-/// Rotary positions (Su et al. 2021) for heads of twice as many elements as there are frequencies. These are
-/// in radians per position. `dtype` is that of the model's parameters.
+/// Rotary positions (Su et al. 2021) for heads of twice as many elements as there are frequencies.
+/// Frequencies are in radians per position. `dtype` is that of the model's parameters.
 class RotaryPositions final : public Positions {
  public:
   explicit RotaryPositions(const std::vector<float>& frequencies, DType dtype = DType::f32);

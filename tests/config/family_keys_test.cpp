@@ -14,8 +14,10 @@ Job job_with(const Layer& settings) {
   Arguments arguments;
   arguments.program = "train_gpt";
   arguments.overrides = settings;
-  arguments.overrides.push_back({"train.steps", "1000"});
-  return job_of(load_settings(arguments));
+  for (const Setting& more :
+       Layer{{"train.steps", "1000"}, {"train.device", "cpu"}, {"snapshot.path", "none"}})
+    arguments.overrides.push_back(more);
+  return resolve(load_settings(arguments), World::alone());
 }
 
 TEST(FamilyPresets, HaveThePublishedNumbersOfParameters) {
@@ -43,18 +45,44 @@ TEST(FamilyKeys, ThatDoNotFitAreRefused) {
   expect_contains(refusal({llama, {"model.n_kv_head", "3"}}), {"model.n_head = 4", "model.n_kv_head = 3"});
   expect_contains(refusal({llama, {"model.head_dim", "7"}}), {"model.head_dim = 7", "even"});
   expect_contains(refusal({llama, {"model.n_embd", "130"}}), {"model.n_embd = 130", "model.n_head = 4"});
-  EXPECT_EQ(refusal({llama, {"model.n_embd", "130"}, {"model.head_dim", "32"}}), "(nothing was thrown)");
+  // transformers refuses such a Llama, but no such Qwen.
+  expect_contains(refusal({llama, {"model.n_embd", "130"}, {"model.head_dim", "32"}}),
+                  {"model.n_embd = 130"});
+  EXPECT_EQ(refusal({{"model.family", "qwen"}, {"model.n_embd", "130"}, {"model.head_dim", "32"}}),
+            "(nothing was thrown)");
   expect_contains(refusal({llama, {"model.bias", "false"}}),
-                  {"model.bias = false is for model.family = gpt2", "is llama"});
+                  {"model.bias = false is for model.family = gpt2", "is llama", "set model.bias = true"});
   expect_contains(refusal({{"model.n_kv_head", "2"}}),
                   {"model.n_kv_head = 2 is for model.family = llama", "gpt2"});
   expect_contains(refusal({llama, {"model.qwen_version", "2"}}), {"model.qwen_version = 2", "qwen"});
   expect_contains(refusal({llama,
                            {"model.rope_scaling", "llama3"},
+                           {"model.rope_factor", "8"},
                            {"model.rope_low_freq_factor", "4"},
                            {"model.rope_high_freq_factor", "2"}}),
                   {"model.rope_high_freq_factor = 2", "model.rope_low_freq_factor = 4"});
+  expect_contains(refusal({llama, {"model.rope_factor", "8"}}), {"model.rope_factor = 8", "no effect"});
+  expect_contains(refusal({llama, {"model.rope_scaling", "linear"}}), {"needs a factor above 1"});
+  expect_contains(refusal({llama, {"model.head_dim", "4000000000000000000"}}), {"model.head_dim", "1048576"});
+  expect_contains(refusal({llama, {"model.rope_theta", "1e-30"}}), {"model.rope_theta"});
   expect_contains(refusal({{"model.family", "gemma"}}), {"model.family", "llama"});
+}
+
+TEST(FamilyPresets, AreOfOneFamilyAndGiveWayToSizes) {
+  expect_contains(refusal({{"model.family", "llama"}, {"model.preset", "qwen3-0.6b"}}),
+                  {"model.preset = qwen3-0.6b is a qwen, but model.family = llama"});
+  expect_contains(refusal({{"model.family", "llama"}, {"model.preset", "gpt2"}}),
+                  {"model.preset = gpt2 is a gpt2"});
+  const ModelOptions one_size = job_with({{"model.preset", "qwen3-0.6b"}, {"model.n_layer", "3"}}).model;
+  EXPECT_EQ(one_size.family, "qwen");
+  EXPECT_EQ(one_size.n_layer, 3);
+  EXPECT_EQ(one_size.n_embd, 1024);
+  const ModelOptions three_sizes = job_with({{"model.preset", "smollm2-135m"},
+                                             {"model.n_layer", "3"},
+                                             {"model.n_head", "2"},
+                                             {"model.n_embd", "16"}})
+                                       .model;
+  EXPECT_EQ(three_sizes.family, "gpt2") << "the preset has no effect";
 }
 
 }  // namespace

@@ -63,5 +63,106 @@ TEST(Shipped, Gpt2WithoutAGpuSaysWhatToDo) {
                   {"train.device = cuda", why_no_gpu(), "set auto or cpu"});
 }
 
+TEST(Shipped, EveryConfigurationIsFoundByNameAndValid) {
+  for (const char* name :
+       {"quickstart", "quickstart.ini", "shakespeare.ini", "shakespeare_cpu.ini", "llama_cpu.ini"})
+    EXPECT_NO_THROW(load({"--config", name})) << name;
+}
+
+TEST(Shipped, ShakespeareOnTheCpuIsTheRecipe) {
+  const Job job = load({"--config", "shakespeare_cpu.ini", "train.device=cpu"});
+  EXPECT_EQ(to_ini(job), R"([data]
+dataset = shakespeare
+tokenizer = char
+block_size = 64
+train_split = 0.9
+validation =
+columns =
+chat_template = auto
+loss_on = answer
+loss_mean = tokens
+packing = true
+
+[model]
+family = gpt2
+from =
+preset =
+n_layer = 4
+n_head = 4
+n_embd = 128
+vocab_size = 0
+vocab_multiple = 0
+n_positions = 0
+dropout = 0
+tie_weights = true
+bias = false
+activation = gelu_erf
+n_kv_head = 0
+head_dim = 0
+intermediate_size = 0
+norm_epsilon = 1e-05
+rope_theta = 10000
+rope_scaling = none
+rope_factor = 1
+rope_low_freq_factor = 1
+rope_high_freq_factor = 4
+rope_original_positions = 8192
+qwen_version = 3
+
+[train]
+steps = 2000
+epochs = 0
+batch_size = 3
+accumulate = 1
+learning_rate = 0.001
+warmup_steps = 100
+min_lr = 1e-04
+decay_steps = 0
+schedule = cosine
+cooldown_steps = 0
+weight_decay = 0.1
+freeze =
+groups =
+beta1 = 0.9
+beta2 = 0.99
+grad_clip = 1
+seed = 1337
+device = cpu
+precision = fp32
+amx = false
+graph = true
+tune_matmul = false
+logit_rows = 0
+recompute = none
+threads = 0
+memory_gib = 0
+eval_every = 500
+patience = 0
+min_delta = 0
+sample_every = 0
+
+[dist]
+replicas = 4
+reduction = tree
+shard = none
+group = 0
+offload = none
+bucket_mib = 25
+timeout_s = 300
+
+[snapshot]
+path = auto
+every_minutes = 10
+every_steps = 0
+keep = 1
+resume = auto
+wait_minutes = 0
+
+[log]
+dir = runs/shakespeare_cpu
+every_steps = 1
+)");
+}
+
 }  // namespace
 }  // namespace lockstep

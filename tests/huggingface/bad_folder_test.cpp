@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Folders that are damaged, or that hold models Lockstep does not compute.
+#include "huggingface/bad_folder.h"
+
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -25,45 +27,6 @@ namespace lockstep {
 namespace {
 
 bool is_tied(const ModelDescription& model) { return model.family->head(model).is_tied; }
-
-namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
-/// A copy of a golden folder that a test changes.
-class BadFolder : public testing::Test {
- protected:
-  explicit BadFolder(const std::string& name = "without_prefix") {
-    fs::copy(LOCKSTEP_SOURCE_DIR "/tests/golden/huggingface/" + name, folder());
-  }
-  std::string folder() const { return directory_ / "model"; }
-  std::string path_of(const std::string& file) const { return folder() + "/" + file; }
-  void write(const std::string& file, const std::string& bytes) const {
-    std::ofstream(path_of(file), std::ios::binary) << bytes;
-  }
-  /// Returns the error about the folder. Reads its values too.
-  std::string problem() const {
-    return user_error([&] {
-      const SourceModel source(folder(), World::alone());
-      const auto model = source.description().family->make(source.description().options, {}, 1);
-      const ParameterSpace space(model->parameters());
-      SpaceTensors tensors(space, nullptr, 1);
-      source.load(World::alone(), tensors);
-    });
-  }
-  /// Returns the error about the folder with another config.json.
-  std::string with_config(const std::function<void(Json&)>& change) const {
-    Json config = Json::parse(read_text(path_of("config.json")));
-    change(config);
-    write("config.json", config.dump());
-    return problem();
-  }
-  std::string with_field(const char* name, const Json& value) const {
-    return with_config([&](Json& config) { config[name] = value; });
-  }
-
- private:
-  TemporaryDirectory directory_;
-};
 
 class BadIndex : public BadFolder {
  protected:
@@ -108,75 +71,6 @@ TEST_F(BadFolder, WhatIsNotComputedIsNamed) {
     write("config.json", text);
     expect_contains(problem(), {"config.json"});
   }
-}
-
-class BadLlama : public BadFolder {
- protected:
-  BadLlama() : BadFolder("llama3") {}
-};
-
-TEST_F(BadLlama, WhatIsNotComputedIsNamed) {
-  const std::string config = read_text(path_of("config.json"));
-  const Json yarn = {{"rope_type", "yarn"}, {"factor", 2.0}}, no_factor = {{"rope_type", "linear"}},
-             inverse = {{"rope_type", "llama3"},
-                        {"factor", 8.0},
-                        {"low_freq_factor", 4.0},
-                        {"high_freq_factor", 1.0},
-                        {"original_max_position_embeddings", 64}};
-  const std::vector<std::pair<const char*, Json>> fields = {
-      {"model_type", "llama4"},
-      {"hidden_act", "gelu"},
-      {"attention_bias", true},
-      {"mlp_bias", true},
-      {"rope_scaling", yarn},
-      {"rope_scaling", no_factor},
-      {"rope_scaling", inverse},
-      {"rope_scaling", 7},
-      {"rope_theta", 0},
-      {"rope_theta", "big"},
-      {"partial_rotary_factor", 0.5},
-      {"sliding_window", 15},
-      {"use_sliding_window", true},
-      {"layer_types", Json::array({"sliding_attention"})},
-      {"num_key_value_heads", 2},
-      {"num_key_value_heads", 0},
-      {"head_dim", 7},
-      {"head_dim", -2},
-      {"intermediate_size", nullptr},
-      {"rms_norm_eps", 0},
-      {"vocab_size", int64_t{1} << 31},
-      {"tie_word_embeddings", 1}};
-  for (const auto& [name, value] : fields) {
-    const std::string said = with_field(name, value);
-    expect_contains(said, {"config.json", name});
-    EXPECT_EQ(said.find('\n'), std::string::npos) << said;
-    write("config.json", config);
-  }
-  for (const auto& [name, value] : std::vector<std::pair<const char*, Json>>{
-           {"sliding_window", 16}, {"sliding_window", nullptr}, {"layer_types", {"full_attention"}}}) {
-    EXPECT_EQ(with_field(name, value), "(nothing was thrown)") << name;
-    write("config.json", config);
-  }
-  expect_contains(with_field("model_type", "qwen2"), {"there is no tensor", "bias"});
-  expect_contains(with_field("model_type", "qwen3"), {"there is no tensor", "_norm.weight"});
-  write("config.json", config);
-  expect_contains(with_field("num_hidden_layers", 1), {"tensor layers.1.", "does not belong to the Llama"});
-}
-
-/// The frequencies of rotary positions follow from config.json.
-TEST_F(BadLlama, StoredFrequenciesAreIgnoredButNotThoseOfAFurtherLayer) {
-  const auto with_tensor = [&](const std::string& name) {
-    fs::remove_all(folder());
-    fs::copy(LOCKSTEP_SOURCE_DIR "/tests/golden/huggingface/llama3", folder());
-    SafeTensors content = load_safetensors(path_of("model.safetensors"));
-    content.tensors.push_back({name, from_values(std::vector<float>{1, 2}, {2})});
-    write("model.safetensors", to_safetensors(content));
-    return problem();
-  };
-  EXPECT_EQ(with_tensor("model.layers.1.self_attn.rotary_emb.inv_freq"), "(nothing was thrown)");
-  expect_contains(with_tensor("model.layers.2.self_attn.rotary_emb.inv_freq"),
-                  {"does not belong to the model"});
-  expect_contains(with_tensor("model.layers.1.self_attn.sinks"), {"does not belong to the Llama"});
 }
 
 TEST_F(BadFolder, AnotherShapeThanItsConfigurationIsNamed) {

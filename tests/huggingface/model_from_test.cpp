@@ -246,9 +246,13 @@ TEST(ModelFromSnapshot, WithADamagedStateIsRefusedAlthoughItHasAConfig) {
                   {"state.json is damaged"});
 }
 
+class ModelFromRanks : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Shapes, ModelFromRanks, testing::Values("untied", "llama3"),
+                         [](const auto& shape) { return shape.param; });
+
 /// The bits must not depend on the number of ranks, on the sharding of values, or on resuming.
-TEST(ModelFromRanks, HaveTheSameBits) {
-  const std::string shape = "untied";
+TEST_P(ModelFromRanks, HaveTheSameBits) {
+  const std::string shape = GetParam();
   std::vector<std::string> expected;
   for (const int ranks : {1, 2, 3}) {
     const TemporaryDirectory directory;

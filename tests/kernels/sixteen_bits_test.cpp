@@ -14,48 +14,13 @@
 #include "kernels/gelu.h"
 #include "kernels/layer_norm.h"
 #include "kernels/product_operands.h"
-#include "kernels/rotary.h"
+#include "kernels/rounded_once.h"
 #include "kernels/softmax.h"
 #include "kernels/sum.h"
-#include "kernels/swiglu.h"
 #include "kernels/transpose.h"
 
 namespace lockstep::testing {
 namespace {
-
-using Outputs = std::vector<Values>;
-
-/// A source of a case's tensors. The values are numbers of `dtype`. Their storage is `dtype` too, except in
-/// the reference run, which stores them in fp32.
-struct Numbers {
-  DType dtype;
-  bool is_reference = false;
-
-  DType storage() const { return is_reference ? DType::f32 : dtype; }
-  Values uniform(Shape shape, uint64_t seed, double low = -2.0, double high = 2.0) const {
-    return Values::uniform(shape, dtype, seed, low, high).in(storage());
-  }
-  Values result(Shape shape) const { return Values(shape, storage()); }
-  /// Rounds an intermediate result that the case keeps in 16 bits.
-  Values rounded(const Values& values) const { return values.in(dtype).in(storage()); }
-};
-
-using Computation = std::function<Outputs(const Numbers&, int threads)>;
-
-/// Expects 16-bit outputs to be the reference's outputs rounded once, on any number of threads. Expects equal
-/// fp32 outputs.
-void expect_rounded_once(const Computation& outputs_of) {
-  for (const DType dtype : {DType::bf16, DType::f16}) {
-    const Outputs expected = outputs_of({dtype, true}, 1);
-    for (const int threads : {1, 2, 3}) {
-      const Outputs actual = outputs_of({dtype}, threads);
-      ASSERT_EQ(actual.size(), expected.size());
-      for (size_t i = 0; i < actual.size(); ++i)
-        ASSERT_EQ(actual[i], expected[i].in(actual[i].dtype()))
-            << dtype << ", output " << i << ", " << threads << " threads";
-    }
-  }
-}
 
 // Whole tiles, partial tiles, single rows and columns, empty sums, and sums of several blocks.
 constexpr std::array<ProductCase, 8> products = {{{1, 7, 3},
@@ -277,44 +242,6 @@ TEST(SixteenBits, LayerNormIsOfTheRoundedSum) {
       launch_on(threads, backward);
       for (const Values& result : {dx, carried, dweight, dbias}) outputs.push_back(result);
       return outputs;
-    });
-}
-
-TEST(SixteenBits, RmsNorm) {
-  for (const int64_t columns : {1, 9, 97, 700})
-    expect_rounded_once([&](const Numbers& in, int threads) {
-      const Shape shape{95, columns};
-      Values x = in.uniform(shape, 1), weight = in.uniform({columns}, 3), y = in.result(shape), rstd({95});
-      launch_on(threads,
-                LayerNormForward{.x = x.view(), .weight = weight.view(), .y = y.view(), .rstd = rstd.view()});
-      Values dy = in.uniform(shape, 5), dx = in.result(shape), dweight({columns});
-      launch_on(threads, LayerNormBackward{.x = x.view(),
-                                           .weight = weight.view(),
-                                           .rstd = rstd.view(),
-                                           .dy = dy.view(),
-                                           .dx = dx.view(),
-                                           .dweight = dweight.view()});
-      return Outputs{y, rstd, dx, dweight};
-    });
-}
-
-TEST(SixteenBits, SwigluAndRotations) {
-  for (const int64_t half : {1, 9, 97, 700})
-    expect_rounded_once([&](const Numbers& in, int threads) {
-      const Shape shape{5, 19, 4 * half};
-      Values gate = in.uniform(shape, 1, -9.0, 9.0), up = in.uniform(shape, 2), dy = in.uniform(shape, 3);
-      Values y = in.result(shape), dgate = in.result(shape), dup = in.result(shape);
-      launch_on(threads, SwigluForward{.gate = gate.view(), .up = up.view(), .y = y.view()});
-      launch_on(threads, SwigluBackward{.gate = gate.view(),
-                                        .up = up.view(),
-                                        .dy = dy.view(),
-                                        .dgate = dgate.view(),
-                                        .dup = dup.view()});
-      Values table = Values::uniform({19, 2 * half}, DType::f32, 4), rotated = in.result(shape),
-             back = in.result(shape);
-      launch_on(threads, Rotate{.x = up.view(), .table = table.view(), .y = rotated.view()});
-      launch_on(threads, Rotate{.x = up.view(), .table = table.view(), .y = back.view(), .inverse = true});
-      return Outputs{y, dgate, dup, rotated, back};
     });
 }
 

@@ -63,6 +63,16 @@ void tune(Job& job) {
 /// are sharded.
 int rank_count(const Row& row) { return std::min(row[ranks] + 1, 4); }
 
+/// Chooses GPT-2, a Llama, or a Qwen of either version. Some have scaled rotary frequencies.
+void choose_family(const Row& row, Job& job) {
+  job.model.family = std::array{"gpt2", "llama", "qwen"}[static_cast<size_t>(row[family])];
+  if (row[family] == 0) return;
+  LlamaOptions llama{.n_kv_head = 1, .head_dim = 4 * row[family]};
+  if (row[clip] == 1) llama.rope = {.scaling = RopeScaling::llama3, .factor = 4.0, .original_positions = 16};
+  job.model.own["llama"] = llama;
+  if (row[family] == 2 && row[tied] == 1) job = with_settings(job, {{"model.qwen_version", "2"}});
+}
+
 Job config_of(const Row& row, const TemporaryDirectory& directory) {
   using What = Recompute::What;
   constexpr std::array stages = {Shard::none, Shard::optimizer, Shard::gradients, Shard::full};
@@ -80,8 +90,7 @@ Job config_of(const Row& row, const TemporaryDirectory& directory) {
   job.model.dropout = row[dropout] * 0.1;
   job.optimizer.grad_clip = row[clip] * 0.5;
   job.model.tie_weights = row[tied] == 1;
-  job.model.family = std::array{"gpt2", "llama", "qwen"}[static_cast<size_t>(row[family])];
-  if (row[family] > 0) job.model.own["llama"] = LlamaOptions{.n_kv_head = 1, .head_dim = 4 * row[family]};
+  choose_family(row, job);
   job.batches.accumulate = row[accumulate] + 1;
   if (row[tuned] == 1) tune(job);
   return job;

@@ -10,6 +10,7 @@
 #include "core/hash.h"
 #include "core/version.h"
 #include "metrics/metrics.h"
+#include "models/llama/llama_options.h"
 #include "tests/support/config_support.h"
 #include "tests/support/load_snapshot.h"
 #include "tests/support/tiny_training.h"
@@ -149,6 +150,21 @@ TEST_F(SecondStart, SettingsThatCannotBeReadAreNamedByTheirFile) {
   fs::create_directory(in_run("config.ini"));
   expect_contains(user_error([&] { train_on(1, 1, config_); }),
                   {"its settings cannot be read: " + in_run("config.ini") + " cannot be read"});
+}
+
+TEST_F(SecondStart, AnOpenFamilyIsInheritedAndAnotherOneNamed) {
+  config_.model.family = "llama";
+  config_.model.own["llama"] = LlamaOptions{.n_kv_head = 1};
+  const RunResult undisturbed = train_on(2, 1, config_);
+  cut_after_fourth_step();
+  Job other = config_;
+  other.model.family = "gpt2";
+  expect_contains(said(other, {"model.family"}), {"model.family = llama", "resuming after step 4"});
+  EXPECT_EQ(read_result(config_.log.dir), undisturbed);
+  cut_after_fourth_step();
+  other.model.own.clear();
+  expect_contains(user_error([&] { train_on_threads(1, 1, other, {}, {"model.n_kv_head"}); }),
+                  {"model.family = llama there, gpt2 here"});
 }
 
 TEST_F(SecondStart, FreshMovesAnyRunAndARestartNone) {

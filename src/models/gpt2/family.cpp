@@ -61,7 +61,7 @@ class Gpt2Family final : public Family {
     return std::make_unique<Gpt>(sizes_of(options, recompute), seed);
   }
 
-  bool reads(const std::string& model_type) const override { return model_type == gpt2_name; }
+  std::vector<std::string> model_types() const override { return {gpt2_name}; }
   ModelDescription read_config(const std::string& json, const std::string& origin) const override {
     ModelDescription model = read_gpt2_config(json, origin);
     model.family = this;

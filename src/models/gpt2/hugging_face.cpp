@@ -14,6 +14,7 @@ namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using ConfigField = JsonField<nlohmann::json>;
 constexpr const char* prefix = "transformer.";
 
 Gelu activation_of(const ConfigField& field) {

@@ -18,32 +18,23 @@ class PlainLlama final : public LlamaFamily {
              30,
              9,
              576,
-             {{"model.family", llama_name},
-              {"model.n_kv_head", "3"},
-              {"model.intermediate_size", "1536"},
-              {"model.rope_theta", "100000"}}},
+             {{"model.n_kv_head", "3"}, {"model.intermediate_size", "1536"}, {"model.rope_theta", "100000"}}},
             {"smollm2-360m",
              32,
              15,
              960,
-             {{"model.family", llama_name},
-              {"model.n_kv_head", "5"},
-              {"model.intermediate_size", "2560"},
-              {"model.rope_theta", "100000"}}},
+             {{"model.n_kv_head", "5"}, {"model.intermediate_size", "2560"}, {"model.rope_theta", "100000"}}},
             {"llama-3.2-1b",
              16,
              32,
              2048,
-             {{"model.family", llama_name},
-              {"model.n_kv_head", "8"},
+             {{"model.n_kv_head", "8"},
               {"model.intermediate_size", "8192"},
               {"model.rope_theta", "500000"},
               {"model.rope_scaling", "llama3"},
               {"model.rope_factor", "32"}}}};
   }
-  bool reads(const std::string& model_type) const override {
-    return model_type == llama_name || model_type == "mistral";
-  }
+  std::vector<std::string> model_types() const override { return {llama_name, "mistral"}; }
 
  protected:
   LlamaKind kind(const ModelOptions& /*options*/) const override {

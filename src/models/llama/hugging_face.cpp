@@ -13,12 +13,19 @@ namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using ConfigField = JsonField<nlohmann::json>;
 
 constexpr const char* llama_prefix = "model.";
 
 double positive(const ConfigField& field, double otherwise) {
   if (field.is_null()) return otherwise;
   field.require_is(field.number() > 0.0, "above 0");
+  return field.number();
+}
+
+double at_least_one(const ConfigField& field, double otherwise) {
+  if (field.is_null()) return otherwise;
+  field.require_is(field.number() >= 1.0, "at least 1");
   return field.number();
 }
 
@@ -29,22 +36,30 @@ double rope_number(const ConfigField& parameters, const char* name) {
   return positive(field, 0.0);
 }
 
-/// Reads rope_parameters of transformers 5, or rope_theta and rope_scaling of transformers 4.
+/// Reads rope_theta and rope_scaling of transformers 4, or rope_parameters of transformers 5. Both versions
+/// prefer rope_scaling.
 RopeOptions read_rope(const ConfigField& file) {
   RopeOptions rope;
-  const ConfigField parameters = file[file["rope_parameters"].is_null() ? "rope_scaling" : "rope_parameters"];
-  rope.theta = positive(file["rope_theta"], rope.theta);
+  const ConfigField scaling = file["rope_scaling"];
+  const bool is_scaled = !scaling.is_null() && !scaling.members().empty();
+  const ConfigField parameters = file[is_scaled ? "rope_scaling" : "rope_parameters"];
+  rope.theta = at_least_one(file["rope_theta"], rope.theta);
   if (parameters.is_null()) return rope;
-  rope.theta = positive(parameters["rope_theta"], rope.theta);
-  require_missing_or(parameters["partial_rotary_factor"], 1.0);
+  for (const auto& [name, member] : parameters.members())
+    member.require_is(!member.json().is_object(),
+                      "a number or a text: all layers share one set of parameters");
+  rope.theta = at_least_one(parameters["rope_theta"], rope.theta);
+  require_missing_or<nlohmann::json>(parameters["partial_rotary_factor"], 1.0);
   const ConfigField type = parameters[parameters["rope_type"].is_null() ? "type" : "rope_type"];
   const std::map<std::string, RopeScaling> known = {
       {"default", RopeScaling::none}, {"linear", RopeScaling::linear}, {"llama3", RopeScaling::llama3}};
   const auto found = known.find(type.is_null() ? "default" : type.text());
   type.require_is(found != known.end(), "default, linear or llama3");
   rope.scaling = found->second;
-  if (rope.scaling != RopeScaling::none) rope.factor = rope_number(parameters, "factor");
-  if (rope.scaling != RopeScaling::llama3) return rope;
+  if (rope.scaling == RopeScaling::none) return rope;
+  rope.factor = rope_number(parameters, "factor");
+  parameters["factor"].require_is(rope.factor >= 1.0, "at least 1");
+  if (rope.scaling == RopeScaling::linear) return rope;
   rope.low_freq_factor = rope_number(parameters, "low_freq_factor");
   rope.high_freq_factor = rope_number(parameters, "high_freq_factor");
   parameters["high_freq_factor"].require_is(rope.high_freq_factor > rope.low_freq_factor,
@@ -66,18 +81,21 @@ Json rope_json(const RopeOptions& rope) {
 
 /// Throws UserError for a setting that this model does not compute.
 void require_computed_llama(const ConfigField& file, int64_t positions) {
-  require_missing_or(file["hidden_act"], "silu");
-  require_missing_or(file["attention_bias"], false);
-  require_missing_or(file["mlp_bias"], false);
-  require_missing_or(file["partial_rotary_factor"], 1.0);
-  require_missing_or(file["use_sliding_window"], false);
+  const ConfigField activation = file["hidden_act"];
+  activation.require_is(activation.is_null() || activation.text() == "silu" || activation.text() == "swish",
+                        "silu");
+  for (const char* bias : {"attention_bias", "mlp_bias"})
+    require_missing_or<nlohmann::json>(file[bias], false);
+  require_missing_or<nlohmann::json>(file["partial_rotary_factor"], 1.0);
+  require_missing_or<nlohmann::json>(file["use_sliding_window"], false);
   if (const ConfigField types = file["layer_types"]; !types.is_null())
     for (const ConfigField& type : types.elements())
       type.require_is(type.text() == "full_attention", "full_attention: windows are not supported");
+  // Only that of a Mistral is on by itself. It is 4096 unless the field says otherwise.
   const ConfigField window = file["sliding_window"];
-  // Qwen's window is off unless use_sliding_window says otherwise.
-  const bool is_off = window.is_null() || file["model_type"].text().starts_with("qwen");
-  window.require_is(is_off || window.whole<int64_t>(1) >= positions,
+  const bool has_window = file.has("sliding_window");
+  if (file["model_type"].text() != "mistral" || (has_window && window.is_null())) return;
+  window.require_is((has_window ? window.whole<int64_t>(1) : 4096) >= positions,
                     "null, or at least max_position_embeddings = ", positions,
                     ": attention within a window is not supported");
 }
@@ -86,18 +104,22 @@ LlamaOptions read_own_options(const ConfigField& file, const ModelOptions& model
   const auto size_or = [&](const char* name, int64_t otherwise) {
     return file[name].is_null() ? otherwise : file[name].whole<int64_t>(1, int64_t{1} << 20);
   };
-  const bool is_qwen3 = file["model_type"].text() == "qwen3";
-  if (!is_qwen3 && file["head_dim"].is_null())
-    file["hidden_size"].require_is(model.n_embd % model.n_head == 0,
-                                   "a multiple of num_attention_heads = ", model.n_head,
-                                   ", or head_dim must be given");
+  const std::string type = file["model_type"].text();
+  const bool is_qwen3 = type == "qwen3";
+  // transformers refuses a Llama of other sizes, even if head_dim is given.
+  const bool needs_multiple = !type.starts_with("qwen") || (!is_qwen3 && file["head_dim"].is_null());
+  file["hidden_size"].require_is(!needs_multiple || model.n_embd % model.n_head == 0,
+                                 "a multiple of num_attention_heads = ", model.n_head);
+  const ConfigField key_heads = file["num_key_value_heads"];
+  // A Llama without this field has as many as query heads. Its relatives have other numbers.
+  key_heads.require_is(type == llama_name || !key_heads.is_null(), "a whole number");
   LlamaOptions own{.n_kv_head = size_or("num_key_value_heads", model.n_head),
                    .head_dim = size_or("head_dim", is_qwen3 ? 128 : model.n_embd / model.n_head),
                    .intermediate_size = file["intermediate_size"].whole<int64_t>(1, int64_t{1} << 24),
                    .norm_epsilon = positive(file["rms_norm_eps"], 1e-6),
                    .rope = read_rope(file)};
-  file["num_key_value_heads"].require_is(model.n_head % own.n_kv_head == 0,
-                                         "a divisor of num_attention_heads = ", model.n_head);
+  key_heads.require_is(model.n_head % own.n_kv_head == 0,
+                       "a divisor of num_attention_heads = ", model.n_head);
   const bool is_even = own.head_dim > 0 && own.head_dim % 2 == 0;
   file[file["head_dim"].is_null() ? "hidden_size" : "head_dim"].require_is(
       is_even, "such that heads have an even size, for rotary positions");

@@ -17,18 +17,18 @@ Rows<LlamaOptions> rope_rows() {
   constexpr auto semantic = KeyClass::semantic;
   Rows<O> rows("model", "Model");
   const NumberRange positive = above(0.0);
-  rows.add("rope_theta", &O::theta, semantic, positive, "", "llama, qwen: base of the rotary frequencies")
+  rows.add("rope_theta", &O::theta, semantic, at_least(1), "", "llama, qwen: base of the rotary frequencies")
       .also_called({"rope_base"});
   rows.add("rope_scaling", &O::scaling,
            {{"none", RopeScaling::none}, {"linear", RopeScaling::linear}, {"llama3", RopeScaling::llama3}},
            semantic,
            "llama, qwen: how the rotary frequencies are lowered for contexts beyond those of training");
-  rows.add("rope_factor", &O::factor, semantic, positive, "", "rope_scaling: divides the frequencies");
+  rows.add("rope_factor", &O::factor, semantic, at_least(1), "", "rope_scaling: divides the frequencies");
   rows.add("rope_low_freq_factor", &O::low_freq_factor, semantic, positive, "",
            "rope_scaling = llama3: waves longer than rope_original_positions / this are divided");
   rows.add("rope_high_freq_factor", &O::high_freq_factor, semantic, positive, "",
            "rope_scaling = llama3: waves shorter than rope_original_positions / this are kept");
-  rows.add("rope_original_positions", &O::original_positions, semantic, at_least(1), "positions",
+  rows.add("rope_original_positions", &O::original_positions, semantic, between(1, 1 << 30), "positions",
            "rope_scaling = llama3: context of the first training");
   return rows_within<LlamaOptions>(
       rows, [](auto& own) -> auto& { return own.rope; });
@@ -49,13 +49,13 @@ Rows<ModelOptions> LlamaFamily::rows() const {
   using O = LlamaOptions;
   constexpr auto semantic = KeyClass::semantic;
   Rows<O> rows("model", "Model");
-  rows.add("n_kv_head", &O::n_kv_head, semantic, at_least(0), "heads",
+  rows.add("n_kv_head", &O::n_kv_head, semantic, between(0, 1 << 20), "heads",
            "llama, qwen: heads of keys and values, which divide n_head (grouped queries); 0: n_head")
       .also_called({"num_key_value_heads", "num_kv_heads"});
-  rows.add("head_dim", &O::head_dim, semantic, at_least(0), "channels",
+  rows.add("head_dim", &O::head_dim, semantic, between(0, 1 << 20), "channels",
            "llama, qwen: channels per head, an even number; 0: n_embd / n_head")
       .also_called({"head_size"});
-  rows.add("intermediate_size", &O::intermediate_size, semantic, at_least(0), "channels",
+  rows.add("intermediate_size", &O::intermediate_size, semantic, between(0, 1 << 24), "channels",
            "llama, qwen: width of the feed-forward layer; 0: 8 / 3 of n_embd, rounded up to a multiple of 64")
       .also_called({"ffn_dim", "hidden_dim", "n_inner"});
   rows.add("norm_epsilon", &O::norm_epsilon, semantic, above(0.0), "", "llama, qwen: epsilon of the norms")
@@ -68,12 +68,17 @@ Rows<ModelOptions> LlamaFamily::rows() const {
 
 void LlamaFamily::check(const ModelOptions& options) const {
   const LlamaOptions& own = own_of(options);
-  if (own.head_dim == 0) Family::check(options);
+  // transformers refuses a Llama of other sizes, even if head_dim is given.
+  if (own.head_dim == 0 || std::string(kind(options).model_type) == llama_name) Family::check(options);
   const int64_t keys = own.key_heads(options), size = own.head_size(options);
   require(options.n_head % keys == 0, "model.n_head = ", options.n_head,
           " is not a multiple of model.n_kv_head = ", keys, "; change one of them");
   require(size % 2 == 0, own.head_dim > 0 ? "model.head_dim" : "model.n_embd / model.n_head", " = ", size,
           " channels per head; rotary positions need an even number");
+  const bool is_scaled = own.rope.scaling != RopeScaling::none;
+  require(is_scaled == (own.rope.factor > 1.0), "model.rope_factor = ", own.rope.factor,
+          is_scaled ? ", but model.rope_scaling needs a factor above 1"
+                    : " has no effect without model.rope_scaling; set linear or llama3");
   require(own.rope.scaling != RopeScaling::llama3 || own.rope.high_freq_factor > own.rope.low_freq_factor,
           "model.rope_high_freq_factor = ", own.rope.high_freq_factor,
           " must be above model.rope_low_freq_factor = ", own.rope.low_freq_factor);

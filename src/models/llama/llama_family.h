@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// A family of models with Llama's structure. It defines which kind of model its options describe.
+/// A family of models with Llama's structure. A derived class knows the kind of model that options describe.
 class LlamaFamily : public Family {
  public:
   ModelOptions ordinary() const override;

@@ -21,7 +21,8 @@ struct LlamaOptions {
     return head_dim > 0 ? head_dim : model.n_embd / model.n_head;
   }
   int64_t hidden(const ModelOptions& model) const {
-    return intermediate_size > 0 ? intermediate_size : (8 * model.n_embd / 3 + 63) / 64 * 64;
+    return intermediate_size > 0 ? intermediate_size
+                                 : (model.n_embd / 3 * 8 + model.n_embd % 3 * 8 / 3 + 63) / 64 * 64;
   }
 };
 

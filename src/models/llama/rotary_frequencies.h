@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// How rotary frequencies are changed for contexts longer than those of the first training.
+/// A change of rotary frequencies for contexts longer than those of the first training.
 enum class RopeScaling {
   none,
   linear,  ///< all are divided by the factor (Chen et al. 2023)
@@ -25,8 +25,8 @@ struct RopeOptions {
   bool operator==(const RopeOptions&) const = default;
 };
 
-/// Returns the size / 2 frequencies of a head, in radians per position: theta^(-2 i / size), scaled. They are
-/// rounded to fp32 where transformers rounds them.
+/// Returns the size / 2 frequencies of a head, in radians per position: theta^(-2 i / size), scaled. Powers
+/// are rounded to fp32 where transformers rounds them. The scaling of Llama 3.1 is rounded once.
 std::vector<float> rotary_frequencies(int64_t size, const RopeOptions& options);
 
 }  // namespace lockstep

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/family.h"
 
+#include <nlohmann/json.hpp>
+
 #include "config/rows.h"
-#include "models/config_fields.h"
+#include "json/json_field.h"
 #include "models/llama/llama_family.h"
 
 namespace lockstep {
@@ -30,8 +32,7 @@ class QwenFamily final : public LlamaFamily {
              24,
              14,
              896,
-             {{"model.family", qwen_name},
-              {"model.qwen_version", "2"},
+             {{"model.qwen_version", "2"},
               {"model.n_kv_head", "2"},
               {"model.intermediate_size", "4864"},
               {"model.rope_theta", "1000000"},
@@ -40,8 +41,7 @@ class QwenFamily final : public LlamaFamily {
              28,
              16,
              1024,
-             {{"model.family", qwen_name},
-              {"model.qwen_version", "3"},
+             {{"model.qwen_version", "3"},
               {"model.n_kv_head", "8"},
               {"model.head_dim", "128"},
               {"model.intermediate_size", "3072"},
@@ -61,12 +61,11 @@ class QwenFamily final : public LlamaFamily {
     return rows;
   }
 
-  bool reads(const std::string& model_type) const override {
-    return model_type == "qwen2" || model_type == "qwen3";
-  }
+  std::vector<std::string> model_types() const override { return {"qwen2", "qwen3"}; }
   ModelDescription read_config(const std::string& json, const std::string& origin) const override {
     ModelDescription model = LlamaFamily::read_config(json, origin);
-    const bool is_two = ConfigField(json, origin, most_config_bytes)["model_type"].text() == "qwen2";
+    const bool is_two =
+        JsonField<nlohmann::json>(json, origin, most_config_bytes)["model_type"].text() == "qwen2";
     model.options.own[qwen_name] = QwenOptions{is_two ? QwenVersion::two : QwenVersion::three};
     return model;
   }

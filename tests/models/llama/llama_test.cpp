@@ -3,6 +3,7 @@
 #include "models/llama/llama.h"
 
 #include <algorithm>
+#include <cmath>
 #include <gtest/gtest.h>
 #include <vector>
 
@@ -88,6 +89,29 @@ TEST_P(LlamaOf, TheCacheHasTheBitsOfTheWholeForward) {
       }
     }
   set_threads(1);
+}
+
+/// Those of Llama 3.1, computed in long double. A high frequency is kept, a low one divided.
+TEST(RotaryFrequencies, AreThoseOfTheFormulaUpToLongContexts) {
+  const RopeOptions scaled{
+      .theta = 5e5, .scaling = RopeScaling::llama3, .factor = 8.0, .original_positions = 8192};
+  const std::vector<float> plain = rotary_frequencies(128, {.theta = 5e5}),
+                           mixed = rotary_frequencies(128, scaled);
+  ASSERT_EQ(mixed.size(), 64U);
+  int between = 0;
+  for (size_t i = 0; i < 64; ++i) {
+    const long double exact = std::pow(5e5L, -static_cast<long double>(i) / 64),
+                      waves = 8192 * exact / 6.283185307179586L;
+    const long double smooth = (waves - 1) / 3;
+    const long double expected = waves < 1   ? exact / 8
+                                 : waves > 4 ? exact
+                                             : (1 - smooth) * exact / 8 + smooth * exact;
+    between += waves >= 1 && waves <= 4 ? 1 : 0;
+    // The exponent and its power are rounded to fp32: at most log(5e5) / 2 + 3 half units.
+    EXPECT_NEAR(plain[i] / exact, 1.0L, 10 * 0x1p-24) << i;
+    EXPECT_NEAR(mixed[i] / expected, 1.0L, 24 * 0x1p-24) << i;
+  }
+  EXPECT_GE(between, 3);
 }
 
 TEST(LlamaSizes, FlopsCountHeadsApartFromTheWidth) {
