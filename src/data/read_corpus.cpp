@@ -68,25 +68,23 @@ size_t add_characters(const TextWindow& window, CorpusFacts& facts, Alphabet& al
   return end;
 }
 
-/// The examples of a file as they are counted, and what the first of them is.
+/// The examples of a file as they are counted, and the line of the first.
 struct ExampleCount {
   CorpusFacts& facts;
   Alphabet& alphabet;
-  Example::Kind kind = Example::Kind::text;
   int64_t first_line = 0;
 
   void add(const Example& example, const std::string& source) {
     if (facts.count++ == 0) {
-      kind = example.kind;
+      facts.kind = example.kind;
       first_line = example.line;
     }
     constexpr std::array names = {"a text or a prompt and its answer", "an instruction", "a conversation"};
-    require(example.kind == kind, source, ":", example.line, " is ", names[static_cast<size_t>(example.kind)],
-            ", but line ", first_line, " is ", names[static_cast<size_t>(kind)],
-            "; a file has examples of one kind, so divide it");
+    require(example.kind == facts.kind, source, ":", example.line, " is ",
+            names[static_cast<size_t>(example.kind)], ", but line ", first_line, " is ",
+            names[static_cast<size_t>(facts.kind)], "; a file has examples of one kind, so divide it");
     const auto count = std::ranges::count(example.messages, ChatMessage::Role::assistant, &ChatMessage::role);
     facts.answers += 1 + count;
-    facts.has_conversations = kind == Example::Kind::conversation;
     std::string text = example.prompt + example.answer;
     for (const ChatMessage& message : example.messages) text += message.content;
     std::erase(text, '\0');  // some tokenizers can encode it

@@ -10,6 +10,7 @@
 
 #include "core/thread_pool.h"
 #include "data/corpus.h"
+#include "data/example_rows.h"
 #include "tokenizer/tokenizer.h"
 
 namespace lockstep {
@@ -32,10 +33,10 @@ uint64_t read_corpus(const Corpus& corpus, int64_t window_bytes,
 struct CorpusFacts {
   uint64_t hash = 0;  ///< the result of read_corpus()
   int64_t bytes = 0;
-  int64_t count = 0;    ///< number of characters, or of examples
-  int64_t answers = 0;  ///< number of answers of examples: EncodedExamples::marks
-  bool has_conversations = false;
-  std::string alphabet;  ///< the characters that occur, in ascending order
+  int64_t count = 0;                         ///< number of characters, or of examples
+  int64_t answers = 0;                       ///< number of answers of examples: EncodedExamples::marks
+  Example::Kind kind = Example::Kind::text;  ///< of all examples
+  std::string alphabet;                      ///< the characters that occur, in ascending order
 };
 
 /// Reads a corpus and checks it. Throws UserError that names the file and the place if a document is empty or

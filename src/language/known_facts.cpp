@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* heading = "lockstep corpus 2";
+constexpr const char* heading = "lockstep corpus 3";
 constexpr int64_t nanoseconds_of_second = 1'000'000'000;
 
 /// The files of a corpus as the file system describes them.
@@ -63,7 +63,7 @@ std::string path_of(const Corpus& corpus) {
 std::string record_of(const Stamp& stamp, const CorpusFacts& facts) {
   const std::string text =
       concat(heading, "\n", stamp.hash, " ", facts.hash, " ", facts.bytes, " ", facts.count, " ",
-             facts.answers, " ", int{facts.has_conversations}, "\n", facts.alphabet);
+             facts.answers, " ", static_cast<int>(facts.kind), "\n", facts.alphabet);
   return text + hash_text(hash_of(text));
 }
 
@@ -75,10 +75,12 @@ std::optional<CorpusFacts> recorded_facts(const std::string& path, const Stamp& 
   std::istringstream text(record.substr(0, end));
   CorpusFacts facts;
   uint64_t hash = 0;
+  int kind = 0;
   std::string first;
   std::getline(text, first);
-  text >> hash >> facts.hash >> facts.bytes >> facts.count >> facts.answers >> facts.has_conversations;
+  text >> hash >> facts.hash >> facts.bytes >> facts.count >> facts.answers >> kind;
   if (first != heading || hash != stamp.hash || text.get() != '\n') return {};
+  facts.kind = static_cast<Example::Kind>(kind);
   facts.alphabet.assign(std::istreambuf_iterator(text), {});
   return facts;
 }

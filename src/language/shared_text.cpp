@@ -81,8 +81,11 @@ ChatTemplate chat_template_for(const TextOptions& text, const Corpus& corpus, co
 
 /// Returns the hash of a text and of the rules by which its lines are read.
 std::string hash_with_rules(const Corpus& corpus, const CorpusFacts& facts) {
+  // A line with an instruction was a text before instructions were known.
+  const bool has_instructions = facts.kind == Example::Kind::instruction;
   const std::string rules =
-      concat(corpus.columns.text(), corpus.chat ? concat("\n", corpus.chat->text()) : std::string());
+      concat(corpus.columns.text(), corpus.chat ? concat("\n", corpus.chat->text()) : "",
+             has_instructions ? "\ninstruction" : "");
   return hash_text(rules.empty() ? facts.hash : hash_of(concat(hash_text(facts.hash), "\n", rules)));
 }
 
@@ -113,8 +116,10 @@ FoundText find_text(const std::variant<NamedText, std::string>& dataset, const T
   return found;
 }
 
+/// Gives a text of conversations their template. Throws UserError as chat_template_for() does.
 void choose_chat_template(const TextOptions& text, FoundText& found, const Tokenizer& tokenizer) {
-  if (found.facts.has_conversations) found.corpus.chat = chat_template_for(text, found.corpus, tokenizer);
+  if (found.facts.kind == Example::Kind::conversation)
+    found.corpus.chat = chat_template_for(text, found.corpus, tokenizer);
 }
 
 /// Returns the ids of a text on all ranks. Rank 0 has found it.

@@ -117,7 +117,7 @@ TEST(ReadRows, AFileHasExamplesOfOneKind) {
   const CorpusFacts facts = count(chat + "\n" + chat);
   EXPECT_EQ(facts.count, 2);
   EXPECT_EQ(facts.answers, 6) << "two answers each, and what may follow them";
-  EXPECT_TRUE(facts.has_conversations);
+  EXPECT_EQ(facts.kind, Example::Kind::conversation);
   EXPECT_EQ(facts.alphabet, "de");
   expect_contains(user_error([&] { count("\n" + pair + chat); }),
                   {"x.jsonl:3 is a conversation, but line 2 is a text or a prompt"});

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/world.h"
+#include "core/hash.h"
 #include "language/known_facts.h"
 #include "language/language_data.h"
 #include "support/temporary_directory.h"
@@ -116,6 +117,15 @@ TEST_F(Conversations, ColumnsAreThoseOfTheUser) {
   expect_contains(user_error([&] { load(text); }), {"columns = q:b: ", "x.txt has no examples"});
 }
 
+// Before instructions were known, such a line was read as its text. A snapshot of then has other ids.
+TEST_F(Conversations, InstructionsHaveAnotherHashThanTheirFile) {
+  const std::string instruction = R"({"instruction": "a", "output": "b", "text": "c"})",
+                    pair = R"({"prompt": "a", "answer": "b"})", plain = R"({"text": "c"})";
+  EXPECT_NE(load(options(instruction, "smollm2")).text_hash, hash_text(hash_of(instruction)));
+  for (const std::string& line : {pair, plain})
+    EXPECT_EQ(load(options(line, "smollm2")).text_hash, hash_text(hash_of(line)));
+}
+
 // The facts of a file depend on the columns that are read.
 TEST_F(Conversations, FactsAreKeptForTheirColumns) {
   std::string lines;
@@ -129,6 +139,10 @@ TEST_F(Conversations, FactsAreKeptForTheirColumns) {
       EXPECT_EQ(facts.alphabet, column == std::string("a") ? "x" : "y");
       EXPECT_EQ(facts.answers, 40'000);
     }
+  std::string instructions;
+  for (int i = 0; i < 40'000; ++i) instructions += "{\"instruction\": \"x\", \"output\": \"y\"}\n";
+  corpus = local_corpus(write("instructions.jsonl", instructions));
+  for (int round = 0; round < 2; ++round) EXPECT_EQ(facts_of(corpus, later).kind, Example::Kind::instruction);
 }
 
 }  // namespace
