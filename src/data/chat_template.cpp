@@ -73,13 +73,74 @@ std::optional<std::string> own_system_of(const std::string& jinja) {
   return system;
 }
 
+/// Returns whether a template with dates gives a conversation without a system message another text.
+bool has_default_system(const std::string& jinja) {
+  constexpr std::string_view name = "system_message";
+  for (size_t at = jinja.find(name); at != std::string::npos; at = jinja.find(name, at)) {
+    at += name.size();
+    const std::string_view value =
+        std::string_view(jinja).substr(std::min(jinja.find_first_not_of(" =", at), jinja.size()));
+    const bool is_literal = value.starts_with('\'') || value.starts_with('"');
+    if (is_literal && !value.starts_with("''") && !value.starts_with("\"\"")) return true;
+  }
+  return false;
+}
+
+/// Returns whether a template has other special tokens than these, or something else that changes a turn.
+bool has_other_parts(std::string_view jinja, std::initializer_list<std::string_view> tokens) {
+  for (size_t at = jinja.find("<|"); at != std::string::npos; at = jinja.find("<|", at + 1)) {
+    const std::string_view token =
+        jinja.substr(at, std::min(jinja.find("|>", at), jinja.size() - 2) + 2 - at);
+    if (std::ranges::find(tokens, token) == tokens.end()) return true;
+  }
+  return has_any(jinja, {"eos_token", "upper", "macro", "add_generation_prompt) or"});
+}
+
+/// Returns the literals in the expressions of a template one after the other. Names of fields are left out.
+std::string literals_of(std::string_view jinja) {
+  std::string literals;
+  for (size_t at = jinja.find("{{"); at != std::string::npos; at = jinja.find("{{", at))
+    for (; at < jinja.size() && !jinja.substr(at).starts_with("}}"); ++at) {
+      const char quote = jinja[at];
+      if (quote != '\'' && quote != '"') continue;
+      const size_t begin = at + 1;
+      do at = jinja.find(quote, at + 1);
+      while (at != std::string::npos && jinja[at - 1] == '\\');
+      if (at == std::string::npos) return literals;
+      if (jinja[begin - 2] != '[') literals += jinja.substr(begin, at - begin);
+    }
+  return literals;
+}
+
+/// Returns whether each turn that a ChatML template writes has a line end after its role and after its end.
+bool has_line_ends(const std::string& jinja) {
+  const std::string literals = literals_of(jinja);
+  const std::string_view open = chatml.open, end = chatml.end;
+  bool has_them = has(literals, open) && has(literals, end);
+  for (size_t at = literals.find(open); at != std::string::npos;) {
+    const size_t next = literals.find(open, at + 1);
+    const std::string_view turn =
+        std::string_view(literals).substr(at + open.size(), next - at - open.size());
+    const size_t gap = std::min(turn.find_first_not_of("abcdefghijklmnopqrstuvwxyz"), turn.size());
+    const size_t last = turn.rfind(end);
+    has_them = has_them && turn.substr(gap).starts_with(chatml.gap) &&
+               (last == std::string::npos || turn.substr(last + end.size()).starts_with(chatml.after));
+    at = next;
+  }
+  return has_them;
+}
+
 std::optional<ChatTemplate> llama3_of(const std::string& jinja) {
   ChatTemplate chat{.form = ChatTemplate::Form::llama3};
   chat.adds_dates = has(jinja, "Cutting Knowledge Date: December 2023") && has(jinja, "26 Jul 2024");
   const bool has_other_system = has(jinja, "Cutting Knowledge Date") != chat.adds_dates ||
-                                (!chat.adds_dates && has_any(jinja, {"system", "You are"}));
-  const bool is_known = has(jinja, "<|end_header_id|>") && has(jinja, "trim") && has(jinja, "<|eot_id|>") &&
-                        !has_other_system && !has_any(jinja, {"<think>", "<|im_start|>", "macro"});
+                                has(jinja, "You are") ||
+                                (chat.adds_dates ? has_default_system(jinja) : has(jinja, "system"));
+  const bool has_tokens =
+      has_any(jinja, {"bos_token", llama3.begin}) && has(jinja, llama3.close) && has(jinja, llama3.end) &&
+      !has_other_parts(jinja,
+                       {llama3.begin, llama3.open, llama3.close, llama3.end, "<|eom_id|>", "<|python_tag|>"});
+  const bool is_known = has_tokens && has(jinja, "trim") && !has_other_system && !has(jinja, "<think>");
   return is_known ? std::optional(chat) : std::nullopt;
 }
 
@@ -90,17 +151,16 @@ std::optional<ChatTemplate> chatml_of(const std::string& jinja) {
   const std::optional<std::string> system = own_system_of(jinja);
   chat.system = system.value_or("");
   const bool changes_contents =
-      has_any(jinja, {"trim", "macro", "bos_token", "strftime_now", "<|start_header_id|>", "[INST]",
-                      "replace(", "<|vision_start|>"}) ||
+      has_other_parts(jinja, {chatml.open, chatml.end}) || !has_line_ends(jinja) ||
+      has_any(jinja, {"trim", "bos_token", "strftime_now", "[INST]", "replace(", "if not loop.last"}) ||
       (!chat.adds_thoughts && has_any(jinja, {"<think>", "</think>", "strip(", "split("}));
   // A default that is shown only with tools would be added to all.
   const bool asks_for_system =
       chat.system.empty() || has_any(jinja, {"== 'system'", "!= 'system'", "== \"system\"", "!= \"system\""});
-  const bool is_known = system && has(jinja, "<|im_end|>") && !changes_contents && asks_for_system;
-  return is_known ? std::optional(chat) : std::nullopt;
+  return system && !changes_contents && asks_for_system ? std::optional(chat) : std::nullopt;
 }
 
-/// Returns the characters of Python's str.strip() at the ends of a text left out, as Jinja's trim does.
+/// Returns a text without the white space at its ends that Python's str.strip() removes.
 std::string stripped(std::string_view text) {
   const auto is_space = [](const char* at) {
     return CharacterClasses::table().at(at).kind == CharacterClass::white_space ||
@@ -140,9 +200,8 @@ std::vector<ChatMessage> written_messages(const ChatTemplate& chat, std::vector<
 void refuse_thoughts(const Example& example, const std::string& place) {
   for (const ChatMessage& message : example.messages) {
     require(message.role != ChatMessage::Role::assistant || !has(message.content, "</think>"), place,
-            " has \"</think>\" in a message of the assistant, which the template of Qwen 3 takes apart; this "
-            "is not "
-            "supported: set ",
+            " has \"</think>\" in a message of the assistant, which the template of Qwen 3 takes apart; "
+            "this is not supported: set ",
             option_name("chat_template"), " = chatml to keep messages as they are");
     require(message.role != ChatMessage::Role::user || !message.content.starts_with("<tool_response>"), place,
             " has the response of a tool, which is not supported in a conversation");

@@ -70,10 +70,20 @@ TEST(ChatTemplate, ThatMayWriteSomethingElseIsNotKnown) {
       "{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\nBe kind.<|im_end|>\\n' }}{% endif %}";
   EXPECT_EQ(chat_template_of(header + turn)->system, "Be kind.");
   EXPECT_TRUE(chat_template_of("{#- <think> is left out -#}" + turn + "{#")) << "a comment";
-  const std::string llama =
+  const std::string headers =
       "{{'<|start_header_id|>' + m['role'] + '<|end_header_id|>\\n\\n' + m['content'] | trim + "
       "'<|eot_id|>'}}";
+  const std::string llama = "{{ bos_token }}" + headers;
   EXPECT_TRUE(chat_template_of(llama));
+  EXPECT_TRUE(chat_template_of("{{ '<|begin_of_text|>' }}" + headers));
+  const auto with_dates = [&](const std::string& system) {
+    return "{% set system_message = " + system +
+           " %}{{ bos_token + '<|start_header_id|>system<|end_header_id|>\\n\\nCutting Knowledge Date: "
+           "December 2023\\nToday Date: 26 Jul 2024\\n\\n' + system_message + '<|eot_id|>' }}" +
+           headers;
+  };
+  EXPECT_TRUE(chat_template_of(with_dates("''"))->adds_dates);
+  EXPECT_TRUE(chat_template_of(with_dates("\"\""))->adds_dates);
   const std::vector<std::string> unknown = {
       "",
       "{{ m['content'] }}",
@@ -88,7 +98,22 @@ TEST(ChatTemplate, ThatMayWriteSomethingElseIsNotKnown) {
       turn + "<|vision_start|>",
       "{{'<|start_header_id|>' + m['content'] + '<|end_header_id|><|eot_id|>'}}",
       llama + "{{ 'You are a pirate' }}",
-      llama + "Cutting Knowledge Date: March 2024"};
+      llama + "Cutting Knowledge Date: March 2024",
+      headers,
+      with_dates("'Be Foo.'"),
+      with_dates("\"Be Foo.\""),
+      llama + "{{ eos_token }}",
+      "{{'<|im_start|>' + m['role'] + '<|im_sep|>' + m['content'] + '<|im_end|>'}}",
+      turn + "{{ '<|im_sep|>' }}",
+      "{{'<|im_start|>' + m['role'] + ' ' + m['content'] + '<|im_end|>\\n'}}",
+      "{{'<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>'}}",
+      "{{'<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>'}}" + turn,
+      turn + "{{ eos_token }}",
+      "{{'<|im_start|>' + m['role'] + '\\n' + m['content']}}{% if (loop.last and add_generation_prompt) or "
+      "not loop.last %}{{ '<|im_end|>' + '\\n'}}{% endif %}",
+      "{{'<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>'}}{% if not loop.last %}{{ '\\n' "
+      "}}{% endif %}",
+      "{{'<|im_start|>' + m['role'] | upper + '\\n' + m['content'] + '<|im_end|>\\n'}}"};
   for (const std::string& jinja : unknown) EXPECT_FALSE(chat_template_of(jinja)) << jinja;
 }
 
