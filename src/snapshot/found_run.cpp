@@ -35,6 +35,29 @@ std::vector<std::string> differences_of(const Settings& there, int64_t step, con
   return all;
 }
 
+/// Returns the difference of an artifact that is not that of an earlier run.
+std::string data_difference(const std::string& name, const RunRequest& run) {
+  const bool is_key = name.find('.') != std::string::npos;
+  if (is_key) return concat(name, ": its content differs");
+  const bool is_download = run.settings["data.dataset"].find("://") != std::string::npos;
+  const char* advice = is_download ? " (the cache folder keeps older copies as *.txt)" : "";
+  return concat("data.dataset: the ", name, " differs", advice);
+}
+
+/// Adds how the data differ from those of an earlier run, which has left their hash_lines().
+void add_data_differences(const std::string& there, const RunRequest& run, FoundRun& found) {
+  const std::string here = hash_lines(run.artifacts);
+  const size_t others = found.differences.size();
+  for (const auto& [name, artifact] : run.artifacts)
+    if (there.find(hash_lines({{name, artifact}})) == std::string::npos)
+      found.differences.push_back(data_difference(name, run));
+  if (there == here || found.differences.size() > others) return;
+  const bool lacks_validation =
+      there.find("data.validation = ") != std::string::npos && !run.artifacts.contains("data.validation");
+  found.differences.push_back(lacks_validation ? "data.validation: a text there, none here"
+                                               : "data.dataset: the data differ");
+}
+
 }  // namespace
 
 std::string hash_lines(const Artifacts& artifacts) {
@@ -68,9 +91,8 @@ std::optional<FoundRun> find_run(const RunRequest& run) {
     // A folder that was moved still contains its snapshots.
     found.snapshot_path = place_of_snapshots(found.settings, name, run.log_folder);
     const std::string hashes = data_path(run);
-    if (std::error_code ignored;
-        std::filesystem::exists(hashes, ignored) && read_run_file(hashes) != hash_lines(run.artifacts))
-      found.differences.emplace_back("data.dataset: the data differ");
+    if (std::error_code ignored; std::filesystem::exists(hashes, ignored))
+      add_data_differences(read_run_file(hashes), run, found);
   } catch (const UserError& problem) {
     found.differences = {concat("its settings cannot be read: ", problem.what())};
   }
@@ -85,13 +107,9 @@ FoundRun run_of(const Snapshot& snapshot, const RunRequest& run) {
   const Settings there =
       settings_of_earlier_run(run.settings.keys(), snapshot.configuration, "the snapshot's configuration");
   found.differences = differences_of(there, found.step, run);
-  const bool is_download = run.settings["data.dataset"].find("://") != std::string::npos;
-  const char* advice = is_download ? " (the cache folder keeps older copies as *.txt)" : "";
   for (const auto& [name, artifact] : run.artifacts)
     if (!snapshot.artifacts.contains(name) || snapshot.artifacts.at(name) != artifact)
-      found.differences.push_back(name.find('.') != std::string::npos  // a key
-                                      ? concat(name, ": its content differs")
-                                      : concat("data.dataset: the ", name, " differs", advice));
+      found.differences.push_back(data_difference(name, run));
   // Without this text, a part of the training text validates.
   constexpr const char* validation = "data.validation";
   if (snapshot.artifacts.contains(validation) && !run.artifacts.contains(validation))
