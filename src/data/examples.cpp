@@ -17,7 +17,8 @@ EncodedExamples encode_examples(const Tokenizer& tokenizer, const std::vector<Ex
   EncodedExamples all;
   for (const Example& example : examples) {
     if (example.kind == Example::Kind::conversation) {
-      expect(chat != nullptr, "a conversation without a template");
+      require(chat != nullptr, option_name("dataset"), ": ", source, " has changed since it was read: line ",
+              example.line, " is a conversation now; start again");
       encode_conversation(tokenizer, *chat, example, source, all);
       continue;
     }
@@ -164,6 +165,7 @@ void ExampleBlocks::fetch(int64_t index, void* input, void* target) const {
   visit_block(index, [&](const Piece& piece) {
     for (const Range& range : piece.counted) {
       const Range wanted = piece.targets_in(range);
+      if (wanted.begin == wanted.end) continue;
       tokens_.copy(wanted.begin, wanted.end - wanted.begin, targets + used + wanted.begin - piece.begin - 1);
     }
     const int64_t shown = std::min(piece.end - piece.begin, options_.block_size - used);

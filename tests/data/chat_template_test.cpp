@@ -151,6 +151,14 @@ TEST(ChatTemplate, NamesWhatATokenizerLacks) {
                   {"response of a tool"});
 }
 
+// It is found out when the first conversation is encoded, before the file's hash is known.
+TEST(ChatTemplate, IsLackingIfAFileHasBecomeConversations) {
+  const auto tokenizer = golden_tokenizer("family_qwen3");
+  const Example example = example_of({{{"role", "assistant"}, {"content", "a"}}});
+  expect_contains(user_error([&] { encode_examples(*tokenizer, {example}, "x.jsonl"); }),
+                  {"x.jsonl has changed since it was read: line 1 is a conversation now"});
+}
+
 // A file is encoded in parts, whose marks count from the beginning of the file.
 TEST(ChatTemplate, PartsOfAFileDoNotShow) {
   std::string lines;
