@@ -176,9 +176,11 @@ class ScoreSum {
   int64_t bytes_of(int32_t id) {
     const auto place = static_cast<size_t>(id);
     if (place >= bytes_.size()) bytes_.resize(place + 1, -1);
-    if (bytes_[place] < 0)
-      bytes_[place] = id == tokenizer_.end_of_text() ? 0 : std::ssize(tokenizer_.decode(std::array{id}));
-    return bytes_[place];
+    if (bytes_[place] >= 0) return bytes_[place];
+    const std::string text = tokenizer_.decode(std::array{id});
+    const bool is_special = id == tokenizer_.end_of_text() || id == tokenizer_.beginning_of_text() ||
+                            id == tokenizer_.special_token(text);
+    return bytes_[place] = is_special ? 0 : std::ssize(text);
   }
 
   const Tokenizer& tokenizer_;

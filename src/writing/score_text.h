@@ -26,7 +26,7 @@ struct ScoredToken {
 struct TextScore {
   double log_probability = 0.0;  ///< sum over the tokens that count
   int64_t tokens = 0;            ///< tokens that count
-  int64_t bytes = 0;             ///< their bytes; an end-of-text token has none
+  int64_t bytes = 0;             ///< their bytes; a special token has none
 
   /// Returns the mean cross entropy of a token, in nats.
   double loss() const { return -log_probability / static_cast<double>(tokens); }

@@ -39,7 +39,8 @@ class Bigram final : public LanguageModel {
   ModelLayout layout(const TokenIds&) const override { return {}; }
 };
 
-/// A tokenizer whose tokens have as many bytes as the last digit of their id. Token 99 ends a text.
+/// A tokenizer whose tokens have as many bytes as the last digit of their id. Token 99 ends a text, and token
+/// 98 is special, too.
 class Digits final : public Tokenizer {
  public:
   std::string to_json() const override { return ""; }
@@ -52,6 +53,9 @@ class Digits final : public Tokenizer {
   }
   size_t safe_cut(std::string_view text, size_t) const override { return text.size(); }
   std::optional<int32_t> end_of_text() const override { return 99; }
+  std::optional<int32_t> special_token(std::string_view content) const override {
+    return content == "xxxxxxxx" ? std::optional(98) : std::nullopt;
+  }
   std::vector<int32_t> beginning() const override { return {}; }
 };
 
@@ -137,11 +141,27 @@ TEST(ScoreText, AnExampleIsATextOfItsOwnAndItsPromptDoesNotCount) {
   EXPECT_EQ(tokens[2].id, 99);
   EXPECT_NEAR(tokens[3].log_probability, log_probability(ids[5], ids[6]), 1e-6);
   int64_t bytes = 0;
-  for (const ScoredToken& token : tokens) bytes += token.id == 99 ? 0 : token.id % 10;
-  EXPECT_EQ(score.bytes, bytes) << "the end of a text has no bytes";
+  for (const ScoredToken& token : tokens) bytes += token.id >= 98 ? 0 : token.id % 10;
+  EXPECT_EQ(tokens[9].id, 98);
+  EXPECT_EQ(score.bytes, bytes) << "special tokens have no bytes";
   const auto piece = count_in({.name = "x", .tokens = some_ids(16), .examples = Marks({9, 16})});
   EXPECT_EQ(positions_of(piece.tokens), (std::vector<int64_t>{9, 10, 11, 12, 13, 14, 15}))
       << "the second window begins in the prompt";
+}
+
+// The tokens are: 12 with answers of 2 and 4, of which the second begins in a window of 8 and ends in the
+// next, and an empty one at the end; 6 with answers of 2 and 1; 4 with an answer of 2.
+TEST(ScoreText, AllAnswersOfAConversationCount) {
+  const std::vector<int32_t> ids = some_ids(22);
+  const Marks marks({2, ~4, 6, ~10, 12, 12, 13, ~15, 17, 18, 20, 22});
+  const auto [score, tokens] = count_in({.name = "x", .tokens = ids, .examples = marks});
+  EXPECT_EQ(positions_of(tokens), (std::vector<int64_t>{2, 3, 6, 7, 9, 1, 2, 5, 2, 3}));
+  std::vector<int64_t> examples;
+  for (const ScoredToken& token : tokens) examples.push_back(token.example.value_or(-1));
+  EXPECT_EQ(examples, (std::vector<int64_t>{0, 0, 0, 0, 0, 1, 1, 1, 2, 2}));
+  EXPECT_EQ(score.tokens, 10);
+  EXPECT_NEAR(tokens[5].log_probability, log_probability(ids[12], ids[13]), 1e-6);
+  EXPECT_NEAR(tokens[7].log_probability, log_probability(ids[16], ids[17]), 1e-6);
 }
 
 TEST(ScoreText, DependsNeitherOnRanksNorOnThePasses) {
