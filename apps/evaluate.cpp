@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "comm/world.h"
@@ -69,13 +70,11 @@ void describe(CommandLine& line, Options& options) {
 const std::map<std::string, ChatFormat> chat_formats = {
     {"auto", ChatFormat::of_tokenizer}, {"llama3", ChatFormat::llama3}, {"chatml", ChatFormat::chatml}};
 
-/// Returns the options of the text that data.dataset calls so.
-TextOptions text_called(const std::string& file, const Options& options) {
-  TextOptions text{
-      .dataset = file, .columns = options.columns, .chat_template = chat_formats.at(options.chat_template)};
-  if (file == "sample") text.dataset = NamedText::sample;
-  if (file == "shakespeare") text.dataset = NamedText::shakespeare;
-  return text;
+/// Returns the value that data.dataset has for a text.
+std::variant<NamedText, std::string> dataset_called(const std::string& file) {
+  if (file == "sample") return NamedText::sample;
+  if (file == "shakespeare") return NamedText::shakespeare;
+  return file;
 }
 
 /// The model, its tokenizer and the ranks.
@@ -93,8 +92,11 @@ struct Evaluation {
                   counted(score.tokens, "token"), ", ", counted(score.bytes, "byte"), "\n");
   }
   void evaluate(const std::string& file) const {
-    const SharedTexts shared = share_texts(text_called(file, options),
-                                           {.model = options.model, .threads = threads}, world, tokenizer);
+    const TextOptions of_file{.dataset = dataset_called(file),
+                              .columns = options.columns,
+                              .chat_template = chat_formats.at(options.chat_template)};
+    const SharedTexts shared =
+        share_texts(of_file, {.model = options.model, .threads = threads}, world, tokenizer);
     EncodedText text{.name = concat("FILE = ", file), .tokens = shared.dataset.image.tokens()};
     if (shared.dataset.image.marks().answers() > 0) text.examples = shared.dataset.image.marks();
     std::string lines;
@@ -116,9 +118,10 @@ int evaluate(const Options& options) {
   set_wording({{"dataset", "FILE"},
                {"columns", "--columns"},
                {"chat_template", "--chat-template"},
-               {"tokenizer", "the tokenizer"},
                {"device", "--device"},
                {out_of_memory, "lower --batch-tokens or --context"}});
+  require(options.score.context != 1,
+          "--context 1: the first token of a window does not count; set at least 2");
   const World world = World::from_environment();
   if (world.size() > 1) set_log_rank(world.rank(), !world.is_first());
   const NoTimeout no_timeout(world.communicator());

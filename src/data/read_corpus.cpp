@@ -54,8 +54,7 @@ int64_t read_document(const Document& document, int64_t window_bytes, Hasher& ha
 /// Throws UserError for a file of examples in a folder of texts.
 void require_text(const Document& document) {
   require(!has_examples(document.name, document.bytes()), option_name("dataset"), ": ", document.name,
-          " has JSON lines of examples, which no folder of texts can hold; name this file in ",
-          option_name("dataset"));
+          " has JSON lines of examples, which no folder of texts can hold; name this file itself");
 }
 
 /// Adds the characters of a window. Returns the bytes that it has used: all except a last character that may

@@ -37,9 +37,11 @@ Rows<TextOptions> text_rows() {
            "data.validation")
       .also_called({"val_split", "validation_split"});
   // A run compares the hash of the contents, not this name.
-  rows.add_path("validation", &O::validation, KeyClass::collective,
-                "validation data: a path or URL, as for data.dataset, all of which then trains; empty: the "
-                "rest of data.train_split")
+  rows.add_path("validation", &O::validation,
+                {{"shakespeare", NamedText::shakespeare}, {"sample", NamedText::sample}},
+                KeyClass::collective,
+                "validation data: shakespeare, sample, a path or URL, as for data.dataset, all of which then "
+                "trains; empty: the rest of data.train_split")
       .inherited()
       .also_called({"eval_data", "eval_dataset", "val_data", "validation_data", "validation_file"});
   rows.add("columns", &O::columns, semantic,

@@ -43,6 +43,21 @@ void require_enough_ids(const TextOptions& text, const TextReader& reader, const
                          "; 0 means as many as needed"));
 }
 
+/// Returns the value of data.validation in the configuration.
+std::string validation_name(const TextOptions& text) {
+  if (const auto* path = std::get_if<std::string>(&text.validation)) return *path;
+  return std::get<NamedText>(text.validation) == NamedText::sample ? "sample" : "shakespeare";
+}
+
+/// Throws UserError if data.columns is set and no text has examples.
+void require_examples(const TextOptions& text, const SharedTexts& shared) {
+  const auto has_examples = [](const SharedText& one) { return one.image.marks().answers() > 0; };
+  require(text.columns.empty() || has_examples(shared.dataset) ||
+              (shared.validation && has_examples(*shared.validation)),
+          "data.columns = ", text.columns,
+          ": data.dataset has no examples; a file of them is JSON lines and ", "has a name *.jsonl");
+}
+
 /// Describes blocks of examples and logs warnings about them. The validation part may be null.
 std::string describe_blocks(const TextOptions& text, const World& world, const Split<ExampleBlocks>& split) {
   const auto sum = [&](int64_t (ExampleBlocks::*count)() const) {
@@ -100,13 +115,13 @@ Samples validation_samples(const SharedText& shared, const TextOptions& text, co
                            uint64_t seed, const Tokenizer& tokenizer) {
   const bool has_examples = shared.image.marks().answers() > 0;
   const int64_t tokens = shared.image.tokens().size();
-  require(has_examples || tokens > text.block_size, "data.validation = ", text.validation, " has ",
+  require(has_examples || tokens > text.block_size, "data.validation = ", validation_name(text), " has ",
           counted(tokens, "token"), ", and ", text.block_size + 1,
           " are needed; take a longer text, or lower data.block_size = ", text.block_size);
   try {
     return samples_of(shared, text, world, seed, tokenizer);
   } catch (const UserError&) {
-    require(!has_examples, "data.validation = ", text.validation, " has no example with a target");
+    require(!has_examples, "data.validation = ", validation_name(text), " has no example with a target");
     throw;
   }
 }
@@ -115,13 +130,14 @@ Samples validation_samples(const SharedText& shared, const TextOptions& text, co
 
 LanguageData load_language_data(const TextOptions& text, const TextReader& reader, const World& world,
                                 const std::shared_ptr<const Tokenizer>& model_tokenizer) {
-  const bool has_validation = !text.validation.empty();
+  const bool has_validation = has_validation_text(text);
   if (is_named(text, NamedText::random_tokens)) {
-    require(!has_validation, "data.validation = ", text.validation,
+    require(!has_validation, "data.validation = ", validation_name(text),
             " cannot be read: data.dataset = random_tokens has no tokenizer");
     return random_language_data(text, reader);
   }
   const SharedTexts shared = share_texts(text, reader, world, model_tokenizer);
+  require_examples(text, shared);
   const Tokenizer& tokenizer = *shared.tokenizer;
   require_enough_ids(text, reader, tokenizer, dynamic_cast<const CharTokenizer*>(&tokenizer) != nullptr);
   TextOptions split = text;

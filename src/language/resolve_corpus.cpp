@@ -47,7 +47,7 @@ auto advise(const RemoteText& remote, Call call) {
     return call();
   } catch (const UserError& failure) {
     throw UserError(concat(option_name("dataset"), " = ", remote.name, ": ", failure.what(), ". ",
-                           remote.advice, ", or use the built-in text: ", option_name("dataset"), "=sample"));
+                           remote.advice, ", or use the built-in text, sample"));
   }
 }
 
@@ -133,8 +133,9 @@ Corpus renewed(const RemoteText& remote, const std::string& cached, const KeptDo
     if (!found || (is_same && *found == version)) return corpus_of_kept(remote, cached, kept);
     if (!is_same && made.is_in_cache)
       log_info(concat(remote.url, ": a new copy replaces that of ", kept.date, ", which is now ",
-                      keep_older(cached), "; to resume a run on the older text, set ", option_name("dataset"),
-                      " to that file", " and log.dir to the folder of the run"));
+                      keep_older(cached),
+                      "; to resume a run on the older text, name that file instead of the ",
+                      "address, and set log.dir to the folder of the run"));
     return corpus_of_download(remote, cached, made, *found);
   } catch (const UserError& failure) {
     log_warning(concat(failure.what(), "; ", copy));

@@ -53,19 +53,27 @@ std::shared_ptr<const Tokenizer> tokenizer_for(const TextOptions& text, const Te
   return tokenizer;
 }
 
+/// Returns the tokenizer in words.
+std::string name_of_tokenizer(const TextOptions& text, const TextReader& reader) {
+  const auto* named = std::get_if<NamedTokenizer>(&text.tokenizer);
+  const bool is_of_model = named != nullptr && *named == NamedTokenizer::of_model && !reader.model.empty();
+  return is_of_model ? concat("the tokenizer of ", reader.model)
+                     : concat(option_name("tokenizer"), " = ", tokenizer_name(text));
+}
+
 /// Returns the template of the conversations of a corpus. Throws UserError if it is not known, or if the
 /// tokenizer lacks its tokens.
-ChatTemplate chat_template_for(const TextOptions& text, const Corpus& corpus, const Tokenizer& tokenizer) {
+ChatTemplate chat_template_for(const TextOptions& text, const TextReader& reader, const Corpus& corpus,
+                               const Tokenizer& tokenizer) {
   const std::string jinja = tokenizer.chat_template(),
                     what = concat(option_name("dataset"), ": ", corpus.source, " has conversations, ");
-  const std::string tokenizer_key = option_name("tokenizer"),
+  const std::string tokenizer_in_words = name_of_tokenizer(text, reader),
                     advice = concat("; set ", option_name("chat_template"),
                                     " = llama3 or chatml, or write the conversations as \"text\"");
   std::optional<ChatTemplate> chat = chat_template_of(jinja);
   if (text.chat_template == ChatFormat::of_tokenizer) {
-    require(!jinja.empty(), what, "but ", tokenizer_key, " = ", tokenizer_name(text), " has no chat template",
-            advice);
-    require(chat.has_value(), what, "and the chat template of ", tokenizer_key, " = ", tokenizer_name(text),
+    require(!jinja.empty(), what, "but ", tokenizer_in_words, " has no chat template", advice);
+    require(chat.has_value(), what, "and the chat template of ", tokenizer_in_words,
             " is none of those that are known (Llama 3, Qwen 2 and 3, SmolLM2)", advice);
   } else {
     const bool is_llama = text.chat_template == ChatFormat::llama3;
@@ -117,9 +125,10 @@ FoundText find_text(const std::variant<NamedText, std::string>& dataset, const T
 }
 
 /// Gives a text of conversations their template. Throws UserError as chat_template_for() does.
-void choose_chat_template(const TextOptions& text, FoundText& found, const Tokenizer& tokenizer) {
+void choose_chat_template(const TextOptions& text, const TextReader& reader, FoundText& found,
+                          const Tokenizer& tokenizer) {
   if (found.facts.kind == Example::Kind::conversation)
-    found.corpus.chat = chat_template_for(text, found.corpus, tokenizer);
+    found.corpus.chat = chat_template_for(text, reader, found.corpus, tokenizer);
 }
 
 /// Returns the ids of a text on all ranks. Rank 0 has found it.
@@ -172,22 +181,19 @@ std::string tokenizer_name(const TextOptions& text) {
 
 SharedTexts share_texts(const TextOptions& text, const TextReader& reader, const World& world,
                         const std::shared_ptr<const Tokenizer>& model_tokenizer) {
-  const bool has_validation = !text.validation.empty();
+  const bool has_validation = has_validation_text(text);
   FoundText dataset, validation;
   std::string json, config_json;
   on_first_rank(world, [&] {
     dataset = find_text(text.dataset, text);
-    require(text.columns.empty() || dataset.corpus.kind == Corpus::Kind::examples, option_name("columns"),
-            " = ", text.columns, ": ", dataset.corpus.source,
-            " has no examples; a file of them is JSON lines and has a name *.jsonl");
     if (has_validation) validation = for_validation([&] { return find_text(text.validation, text); });
     // A split of one text has all of its characters, too.
     const std::string alphabet = dataset.facts.alphabet + validation.facts.alphabet;
     const auto tokenizer = tokenizer_for(text, reader, alphabet, model_tokenizer);
     json = tokenizer->to_json();
     config_json = tokenizer_config_json(*tokenizer);
-    choose_chat_template(text, dataset, *tokenizer);
-    for_validation([&] { choose_chat_template(text, validation, *tokenizer); });
+    choose_chat_template(text, reader, dataset, *tokenizer);
+    for_validation([&] { choose_chat_template(text, reader, validation, *tokenizer); });
   });
   for (std::string* shared : {&json, &config_json}) *shared = world.communicator().broadcast_text(*shared, 0);
   SharedTexts texts{.tokenizer = tokenizer_from_json(json, "the tokenizer of rank 0", config_json),

@@ -32,7 +32,7 @@ struct TextOptions {
   std::variant<NamedTokenizer, std::string> tokenizer = NamedTokenizer::of_model;
   int64_t block_size = 64;
   double train_split = 0.9;
-  std::string validation = {};  ///< empty: the rest of the split
+  std::variant<NamedText, std::string> validation = std::string();  ///< empty: the rest of the split
   std::string columns = {};
   ChatFormat chat_template = ChatFormat::of_tokenizer;
   LossOn loss_on = LossOn::answer;
@@ -44,6 +44,12 @@ struct TextOptions {
 inline bool is_named(const TextOptions& text, NamedText name) {
   const auto* named = std::get_if<NamedText>(&text.dataset);
   return named != nullptr && *named == name;
+}
+
+/// Returns whether a text of its own validates.
+inline bool has_validation_text(const TextOptions& text) {
+  const auto* path = std::get_if<std::string>(&text.validation);
+  return path == nullptr || !path->empty();
 }
 
 Rows<TextOptions> text_rows();

@@ -9,6 +9,7 @@
 
 #include "data/corpus.h"
 #include "tests/support/program.h"
+#include "tokenizer/golden_tokenizers.h"
 
 namespace lockstep {
 namespace {
@@ -123,6 +124,54 @@ TEST_F(EvaluateProgram, TheNumbersAreTheSameOnAnyThreadsAndRanks) {
   EXPECT_EQ(run_command(mpirun(3) + program("evaluate") + " --threads 1" + arguments).out, first.out);
 }
 
+TEST_F(EvaluateProgram, ColumnsAreThoseOfExamplesAlone) {
+  const std::string named = directory_ / "named.jsonl", usual = directory_ / "usual.jsonl";
+  write_text(named, R"({"question": "- Mia", "reply": " old fox"})");
+  write_text(usual, R"({"prompt": "- Mia", "answer": " old fox"})");
+  const std::vector<Json> expected = lines_of(evaluate("--json " + run_ + " " + text_ + " " + usual));
+  const std::vector<Json> scores =
+      lines_of(evaluate("--json --columns question:reply " + run_ + " " + named + " " + text_));
+  ASSERT_EQ(scores.size(), 2U);
+  EXPECT_EQ(scores[0]["tokens"], 8);
+  EXPECT_EQ(scores[0]["loss"], expected.at(1)["loss"]);
+  EXPECT_EQ(scores[1], expected.at(0)) << "a text has no columns";
+  const std::vector<Json> alone = lines_of(evaluate("--json --columns reply " + run_ + " " + named));
+  EXPECT_EQ(alone.at(0)["tokens"], 7) << "a column of texts, whose first token has no context";
+}
+
+TEST_F(EvaluateProgram, ConversationsAreWrittenByATemplate) {
+  const std::string chat = directory_ / "chat.jsonl", of_chats = directory_ / "chats";
+  write_text(chat,
+             R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hm"}]})");
+  const Outcome refused = evaluate(run_ + " " + chat);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.errors.find("but the tokenizer of " + run_ + " has no chat template"), std::string::npos)
+      << refused.errors;
+  const Outcome trained = run_command(
+      program("train_gpt") + " data.dataset=" + chat + " data.tokenizer=" + golden_families +
+      "smollm2 data.block_size=64 data.train_split=1 model.n_layer=1 model.n_head=1 model.n_embd=8 "
+      "train.steps=1 train.batch_size=1 train.threads=1 log.dir=" +
+      of_chats);
+  ASSERT_EQ(trained.exit_code, 0) << trained.errors;
+  const std::string arguments = "--json --tokens " + of_chats + " " + chat;
+  const std::vector<Json> own = lines_of(evaluate(arguments));
+  const std::vector<Json> plain = lines_of(evaluate("--chat-template chatml " + arguments));
+  ASSERT_GE(own.size(), 3U);
+  const Json &end = own[own.size() - 2], &score = own.back();
+  EXPECT_EQ(end["token"], "<|im_end|>");
+  EXPECT_EQ(score["tokens"], plain.back()["tokens"]);
+  EXPECT_EQ(score["bytes"], 2) << "the end of the turn is a special token, which has none";
+  EXPECT_NE(score["loss"], plain.back()["loss"]) << "chatml adds no system message";
+}
+
+TEST_F(EvaluateProgram, FilesBeforeOneThatFailsArePrinted) {
+  const Outcome both = evaluate(run_ + " " + text_ + " " + (directory_ / "none.txt"));
+  EXPECT_EQ(both.exit_code, 2);
+  EXPECT_EQ(both.out, evaluate(run_ + " " + text_).out);
+  EXPECT_NE(both.out, "");
+  EXPECT_NE(both.errors.find("none.txt: there is no such file"), std::string::npos) << both.errors;
+}
+
 TEST_F(EvaluateProgram, WhatCannotBeScoredIsNamed) {
   const auto refused = [](const std::string& arguments, const std::string& expected) {
     const Outcome outcome = evaluate(arguments);
@@ -143,6 +192,7 @@ TEST_F(EvaluateProgram, WhatCannotBeScoredIsNamed) {
   refused(file("other.txt", "Tom $"), "other.txt has the character '$'");
   refused(file("keys.jsonl", "{\"prompt\": \"T\"}"), "keys.jsonl:1 has the key");
   refused(run_ + " " + text_ + " --context 17", "reads at most 16 tokens");
+  refused(run_ + " " + text_ + " --context 1", "--context 1: the first token of a window does not count");
   refused(run_ + " " + text_ + " --device cuda", "--device cuda");
 
   const std::string folder = directory_ / "hf", vocabulary = "\"vocab\": {";

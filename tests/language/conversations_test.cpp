@@ -114,7 +114,7 @@ TEST_F(Conversations, ColumnsAreThoseOfTheUser) {
   expect_contains(user_error([&] { load(text); }),
                   {"x.jsonl:1 has no column \"b\" of", "it has the keys \"a\", \"q\""});
   text.dataset = write("x.txt", "prose");
-  expect_contains(user_error([&] { load(text); }), {"columns = q:b: ", "x.txt has no examples"});
+  expect_contains(user_error([&] { load(text); }), {"data.columns = q:b: data.dataset has no examples"});
 }
 
 // Before instructions were known, such a line was read as its text. A snapshot of then has other ids.

@@ -71,9 +71,9 @@ TEST_F(ResolveCorpus, LooksIntoTheDataFolder) {
 }
 
 TEST_F(ResolveCorpus, OfflineShakespeareSaysWhatToDo) {
-  expect_contains(
-      user_error([] { resolve_corpus(NamedText::shakespeare); }),
-      {"cannot download https://", "LOCKSTEP_DATA_DIR", "tinyshakespeare.txt", "data.dataset=sample"});
+  expect_contains(user_error([] { resolve_corpus(NamedText::shakespeare); }),
+                  {"cannot download https://", "LOCKSTEP_DATA_DIR", "tinyshakespeare.txt",
+                   "or use the built-in text, sample"});
   EXPECT_TRUE(cached_files().empty());
 }
 
@@ -132,7 +132,7 @@ TEST_F(ResolveCorpus, AKeptDownloadIsRenewedWhenItsVersionChanges) {
     testing::internal::CaptureStderr();
     resolve_corpus(url);
     const std::string log = testing::internal::GetCapturedStderr();
-    expect_contains(log, {url + ": a new copy replaces that of 20", "set data.dataset to that file"});
+    expect_contains(log, {url + ": a new copy replaces that of 20", "name that file instead of the address"});
     EXPECT_EQ(text_of(resolve_corpus(url)), after.text);
     const size_t name = log.find("is now ") + 7;
     EXPECT_EQ(text_of(resolve_corpus(log.substr(name, log.find(';', name) - name))), before.text);
@@ -238,7 +238,8 @@ TEST_F(ResolveCorpus, ACopyWithoutItsOwnVersionIsDownloadedAgain) {
 
 TEST_F(ResolveCorpus, ARefusedConnectionSaysWhatToDo) {
   const std::string url = refusing + "/a.txt";
-  expect_contains(user_error([&] { resolve_corpus(url); }), {"data.dataset = " + url, "data.dataset=sample"});
+  expect_contains(user_error([&] { resolve_corpus(url); }),
+                  {"data.dataset = " + url, "or use the built-in text, sample"});
 }
 
 TEST_F(ResolveCorpus, AnErrorPageIsNoCorpus) {

@@ -80,6 +80,31 @@ TEST_F(ValidationData, MayBeExamplesAndIsEqualOnAllRanks) {
   });
 }
 
+TEST_F(ValidationData, HasTheNamesOfTheDataset) {
+  TextOptions options = text("valid.txt");
+  options.validation = NamedText::sample;
+  expect_contains(load(options).description, {"validation: Generated lines, ", "the built-in sample"});
+  write_text(directory_ / "tinyshakespeare.txt", "abcabc");
+  ::setenv("LOCKSTEP_DATA_DIR", directory_.path().c_str(), 1);
+  options.validation = NamedText::shakespeare;
+  expect_contains(load(options).description, {"validation: Shakespeare, 6 characters"});
+  ::unsetenv("LOCKSTEP_DATA_DIR");
+  options.validation = "file:///none.txt";
+  const std::string missing = user_error([&] { load(options); });
+  expect_contains(missing, {"data.validation = file:///none.txt: ", "or use the built-in text, sample"});
+  EXPECT_EQ(missing.find("data.dataset"), std::string::npos) << missing;
+}
+
+TEST_F(ValidationData, MayHaveTheOnlyColumns) {
+  write_text(directory_ / "columns.jsonl", "{\"q\": \"ab\", \"a\": \"ca\"}\n");
+  TextOptions options = text("columns.jsonl");
+  options.columns = "q:a";
+  EXPECT_EQ(load(options).validation->counted_targets(0), 2);
+  options = text("valid.txt");
+  options.columns = "q:a";
+  expect_contains(user_error([&] { load(options); }), {"data.columns = q:a", "has no examples"});
+}
+
 TEST_F(ValidationData, ThatCannotBeUsedIsNamedByItsKey) {
   const std::string of_key = "data.validation";
   const std::string missing = user_error([&] { load(text("none.txt")); });
