@@ -235,9 +235,9 @@ Job with_length(const Job& job, const std::shared_ptr<const Dataset>& training, 
   require(job.compute.precision != DType::f16 || steps <= INT32_MAX, "train.steps = ", steps,
           ", but the loss scaler of train.precision = fp16 counts at most ", INT32_MAX, " steps");
   const int64_t patience = job.validation.patience;
-  require(
-      patience == 0 || has_validation, "train.patience = ", patience,
-      " needs validation data, but there is none; leave the key out, or lower data.train_split if it is 1");
+  require(patience == 0 || has_validation, "train.patience = ", patience,
+          " needs validation data, but there is none; leave the key out, set data.validation, or lower "
+          "data.train_split if it is 1");
   return sized;
 }
 

@@ -250,7 +250,7 @@ TEST_F(TrainGpt, BadInputNamesItsCauseAndEndsWithTwo) {
        {"needs at least", "logits"}},
       {"a plan without validation data",
        "--plan data.train_split=1 train.patience=3",
-       {"train.patience = 3", "needs validation data"}},
+       {"train.patience = 3", "needs validation data", "set data.validation"}},
       {"a plan of a warmup beyond the steps",
        "--plan train.steps=0 train.epochs=2 train.warmup_steps=50000",
        {"train.warmup_steps"}},
