@@ -48,7 +48,7 @@ std::string keys_of(const Field& object) {
                       : concat(keys.size() == 1 ? "the key " : "the keys ", shortened(joined(keys)));
 }
 
-/// Refuses what templates show the model, and what is not computed here.
+/// Refuses keys with contents that a template would show the model.
 void refuse_contents(const Field& object, const std::vector<const char*>& keys) {
   for (const char* key : keys) {
     const Field value = object[key];

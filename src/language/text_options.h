@@ -23,6 +23,7 @@ enum class LossOn { answer, all };
 /// The mean that is the loss of a step: over all its targets that count, or over the means of its
 /// micro-batches.
 enum class LossMean { tokens, micro_batch };
+
 /// The template of conversations: that of the tokenizer's files, or one that is named.
 enum class ChatFormat { of_tokenizer, llama3, chatml };
 

@@ -83,7 +83,7 @@ std::vector<Kind> kinds_of_changes(const Job& job, const PlannedRanks& place) {
     if (batch_size % count == 0)
       parts.push_back({concat("train.accumulate=", count),
                        keeps_loss ? "about the same time; other bits"
-                                  : "about the same time; other bits, and of examples another loss"});
+                                  : "about the same time; other bits; with examples another loss"});
   Kind precision;
   if (job.compute.precision == DType::f32)
     precision.push_back({"train.precision=bf16", "16-bit activations; other bits"});
