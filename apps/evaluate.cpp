@@ -51,8 +51,7 @@ void describe(CommandLine& line, Options& options) {
   line.add_flag("--json", options.json, "print a line of JSON for each file, with all digits");
   line.add_flag(
       "--tokens", options.tokens,
-      "print the log probability of each token that counts, as lines of JSON; with --json, the line "
-      "of the file follows them");
+      "print the log probability of each token that counts, as lines of JSON, and then that of the file");
   line.add("--context,--max-length,--max_length", options.score.context,
            "the tokens of a window; 0: as many as the model can read", {.least = 0});
   line.add("--batch-tokens,--batch_tokens", options.score.tokens_at_once,
@@ -86,7 +85,7 @@ struct Evaluation {
   int threads = 1;
 
   std::string line_of(const std::string& file, const TextScore& score) const {
-    if (options.json) return to_json_line(file, score) + "\n";
+    if (options.json || options.tokens) return to_json_line(file, score) + "\n";
     return concat(file, ": loss ", fixed_text(score.loss(), 6), ", perplexity ", score.perplexity(), ", ",
                   score.bytes > 0 ? concat(fixed_text(score.bits_per_byte(), 6), " bits per byte, ") : "",
                   counted(score.tokens, "token"), ", ", counted(score.bytes, "byte"), "\n");
@@ -109,7 +108,7 @@ struct Evaluation {
     const bool prints_tokens = options.tokens && world.is_first();
     const TextScore score = score_text(world, *model, *shared.tokenizer, text, options.score,
                                        prints_tokens ? print : std::function<void(const ScoredToken&)>());
-    if (options.json || !options.tokens) lines += line_of(file, score);
+    lines += line_of(file, score);
     if (world.is_first()) write_output(lines);
   }
 };
