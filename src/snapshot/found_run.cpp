@@ -54,8 +54,8 @@ void add_data_differences(const std::string& there, const RunRequest& run, Found
   if (there == here || found.differences.size() > others) return;
   const bool lacks_validation =
       there.find("data.validation = ") != std::string::npos && !run.artifacts.contains("data.validation");
-  found.differences.push_back(lacks_validation ? "data.validation: a text there, none here"
-                                               : "data.dataset: the data differ");
+  found.differences.emplace_back(lacks_validation ? "data.validation: a text there, none here"
+                                                  : "data.dataset: the data differ");
 }
 
 }  // namespace
