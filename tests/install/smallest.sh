@@ -36,7 +36,7 @@ refused() {
 
 export XDG_CACHE_HOME=$folder/cache LOCKSTEP_DATA_DIR=
 refused LOCKSTEP_CURL=ON train "$smallest" download data.dataset=shakespeare snapshot.path=none
-refused data.dataset=sample train "$smallest" download data.dataset=shakespeare snapshot.path=none
+refused "built-in text, sample" train "$smallest" download data.dataset=shakespeare snapshot.path=none
 refused LOCKSTEP_OPENSSL=ON train "$smallest" address data.dataset=https://localhost/text snapshot.path=none
 refused LOCKSTEP_PUGIXML=ON train "$smallest" snapshots data.dataset=sample snapshot.path=s3://bucket/run
 refused LOCKSTEP_CURL=ON train "$smallest" model data.dataset=sample model.from=https://localhost/gpt snapshot.path=none
