@@ -16,16 +16,25 @@
 namespace emulator {
 namespace {
 
-std::mutex mutex;  // guards the set of streams and the captures, which several threads may read
-std::set<cudaStream_t> streams;
+/// What the threads of a process share.
+struct Shared {
+  std::mutex mutex;  ///< guards the streams and the captures
+  std::set<cudaStream_t> streams;
+  std::vector<std::weak_ptr<Capture>> captures;
+  std::mutex list_mutex;
+  std::vector<Listed> list;
+};
+
+/// Never destroyed, because a thread in the background may call the runtime while the process ends.
+Shared& shared() {
+  static auto* instance = new Shared;
+  return *instance;
+}
 
 thread_local cudaStreamCaptureMode thread_mode = cudaStreamCaptureModeGlobal;
 thread_local std::vector<std::weak_ptr<Capture>> captures_of_thread;
-std::vector<std::weak_ptr<Capture>> global_captures;
 
 std::atomic<bool> listing{false};
-std::mutex list_mutex;
-std::vector<Listed> list;
 
 CUstream_st& default_stream() {
   static CUstream_st stream;
@@ -103,8 +112,8 @@ Listing::~Listing() {
 }
 
 std::vector<Listed> Listing::take() {
-  const std::lock_guard lock(list_mutex);
-  return std::exchange(list, {});
+  const std::lock_guard lock(shared().list_mutex);
+  return std::exchange(shared().list, {});
 }
 
 bool is_listing() { return listing; }
@@ -116,8 +125,8 @@ uint64_t& listing_tag() {
 
 void list_or_run(const Listed& what, const std::function<void()>& work) {
   if (!listing || what.kind == Listed::Kind::graph) return work();
-  const std::lock_guard lock(list_mutex);
-  list.push_back(what);
+  const std::lock_guard lock(shared().list_mutex);
+  shared().list.push_back(what);
 }
 
 CUstream_st* find_stream(cudaStream_t handle, cudaError_t& result) {
@@ -125,8 +134,8 @@ CUstream_st* find_stream(cudaStream_t handle, cudaError_t& result) {
   if (result != cudaSuccess) return nullptr;
   if (handle == nullptr || handle == cudaStreamLegacy || handle == cudaStreamPerThread)
     return &default_stream();
-  const std::lock_guard lock(mutex);
-  if (streams.contains(handle)) return handle;
+  const std::lock_guard lock(shared().mutex);
+  if (shared().streams.contains(handle)) return handle;
   result = cudaErrorInvalidResourceHandle;
   return nullptr;
 }
@@ -141,9 +150,9 @@ cudaError_t refuse_while_captured(cudaStream_t handle) {
 
 cudaError_t refuse_unsafe_call() {
   if (thread_mode == cudaStreamCaptureModeRelaxed) return cudaSuccess;
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(shared().mutex);
   bool refused = invalidate(captures_of_thread, false);
-  if (thread_mode == cudaStreamCaptureModeGlobal) refused = invalidate(global_captures, true) || refused;
+  if (thread_mode == cudaStreamCaptureModeGlobal) refused = invalidate(shared().captures, true) || refused;
   return refused ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
 }
 
@@ -174,8 +183,8 @@ extern "C" {
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int priority) {
   if (emulator::device_count() == 0) return remember(cudaErrorNoDevice);
   *stream = new CUstream_st{.priority = priority, .capture = nullptr, .last = {}};
-  const std::lock_guard lock(emulator::mutex);
-  emulator::streams.insert(*stream);
+  const std::lock_guard lock(emulator::shared().mutex);
+  emulator::shared().streams.insert(*stream);
   return cudaSuccess;
 }
 
@@ -184,8 +193,8 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  const std::lock_guard lock(emulator::mutex);
-  if (emulator::streams.erase(stream) == 0) return remember(cudaErrorInvalidResourceHandle);
+  const std::lock_guard lock(emulator::shared().mutex);
+  if (emulator::shared().streams.erase(stream) == 0) return remember(cudaErrorInvalidResourceHandle);
   if (stream->capture) stream->capture->streams.erase(stream);
   delete stream;
   return cudaSuccess;
@@ -207,9 +216,9 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mo
   stream->capture->origin = handle;
   stream->capture->mode = mode;
   stream->capture->streams.insert(handle);
-  const std::lock_guard lock(emulator::mutex);
+  const std::lock_guard lock(emulator::shared().mutex);
   emulator::captures_of_thread.push_back(stream->capture);
-  emulator::global_captures.push_back(stream->capture);
+  emulator::shared().captures.push_back(stream->capture);
   return cudaSuccess;
 }
 

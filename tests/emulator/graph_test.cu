@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <set>
+#include <thread>
 
 #include "core/gpu.h"
 #include "core/graph.h"
@@ -12,6 +13,17 @@ namespace emulator {
 namespace {
 
 __global__ void add_scaled(const float* from, float* to, float scale) { *to += *from * scale; }
+
+/// Frees memory on a thread in the background after the destructors of all static objects with the default
+/// priority.
+struct LastCall {
+  void* memory = nullptr;
+  ~LastCall() {
+    if (memory == nullptr) return;
+    std::thread([this] { std::_Exit(cudaFree(memory) == cudaSuccess ? 3 : 4); }).join();
+  }
+};
+__attribute__((init_priority(101))) LastCall last_call;
 
 /// A stream, with the calls that begin and end a capture on it.
 class Graphs : public testing::Test {
@@ -262,6 +274,17 @@ TEST(Runtime, GivesPoisonedMemoryUpToALimit) {
   EXPECT_EQ(cudaFree(memory), cudaErrorInvalidValue) << "freed twice";
   cudaGetLastError();
   unsetenv("LOCKSTEP_EMULATED_GPU_BYTES");
+}
+
+// A thread that aborts NCCL frees memory while its process ends.
+TEST_F(Graphs, AreForgottenBeforeTheLastCallOfAProcess) {
+  const auto end = [&] {
+    cudaMalloc(&last_call.memory, 4);
+    begin(cudaStreamCaptureModeGlobal);
+    finish();
+    std::exit(0);
+  };
+  EXPECT_EXIT(end(), testing::ExitedWithCode(3), "");
 }
 
 TEST(Runtime, ShowsAsManyGpusAsAskedFor) {
