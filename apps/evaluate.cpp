@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "comm/world.h"
+#include "config/rows.h"
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/gpu.h"
@@ -24,9 +23,6 @@
 using namespace lockstep;
 
 namespace {
-
-const std::map<std::string, DType> dtypes = {
-    {"fp32", DType::f32}, {"bf16", DType::bf16}, {"fp16", DType::f16}};
 
 struct Options {
   std::string model;
@@ -66,16 +62,6 @@ void describe(CommandLine& line, Options& options) {
            {.least = 0});
 }
 
-const std::map<std::string, ChatFormat> chat_formats = {
-    {"auto", ChatFormat::of_tokenizer}, {"llama3", ChatFormat::llama3}, {"chatml", ChatFormat::chatml}};
-
-/// Returns the value that data.dataset has for a text.
-std::variant<NamedText, std::string> dataset_called(const std::string& file) {
-  if (file == "sample") return NamedText::sample;
-  if (file == "shakespeare") return NamedText::shakespeare;
-  return file;
-}
-
 /// The model, its tokenizer and the ranks.
 struct Evaluation {
   const Options& options;
@@ -91,9 +77,12 @@ struct Evaluation {
                   counted(score.tokens, "token"), ", ", counted(score.bytes, "byte"), "\n");
   }
   void evaluate(const std::string& file) const {
-    const TextOptions of_file{.dataset = dataset_called(file),
-                              .columns = options.columns,
-                              .chat_template = chat_formats.at(options.chat_template)};
+    const TextOptions of_file =
+        text_rows().of({{"data.dataset", file, "FILE"},
+                        {"data.columns", options.columns, "--columns"},
+                        {"data.chat_template", options.chat_template, "--chat-template"}});
+    require(!is_named(of_file, NamedText::random_tokens), "FILE = ", file, " is not a text; a file is ./",
+            file);
     const SharedTexts shared =
         share_texts(of_file, {.model = options.model, .threads = threads}, world, tokenizer);
     EncodedText text{.name = concat("FILE = ", file), .tokens = shared.dataset.image.tokens()};
@@ -142,7 +131,7 @@ int evaluate(const Options& options) {
             " with: it is neither a snapshot of a model that was trained on text, nor a folder with a "
             "tokenizer.json");
   });
-  evaluation.model = load_model(source, world, dtypes.at(options.dtype));
+  evaluation.model = load_model(source, world, precision_called(options.dtype));
   for (const std::string& file : options.files) evaluation.evaluate(file);
   return 0;
 }

@@ -12,7 +12,6 @@
 #include "kernels/embedding.h"
 #include "kernels/fold.h"
 #include "kernels/gelu.h"
-#include "kernels/layer_norm.h"
 #include "kernels/matmul.h"
 #include "kernels/softmax.h"
 #include "kernels/sum.h"
@@ -53,61 +52,6 @@ Work attention(const AttentionSize& size, DType dtype, bool is_backward) {
                                          .dqkv = unpack_heads(dqkv.view(), size.heads),
                                          .heads = size.heads};
   return computing(backward, {qkv, y, sums, dy, dqkv});
-}
-
-struct LayerNormOperands {
-  LayerNormOperands(const Shape& shape, DType dtype)
-      : x(random_tensor(shape, dtype)),
-        weight(random_tensor({shape[-1]}, dtype)),
-        bias(random_tensor({shape[-1]}, dtype)),
-        y(empty(shape, dtype)),
-        mean(empty({shape.rows()}, accumulator_dtype(dtype))),
-        rstd(empty(mean.shape(), mean.dtype())) {}
-
-  LayerNormForward forward() const {
-    return {.x = x.view(),
-            .residual = {},
-            .weight = weight.view(),
-            .bias = bias.view(),
-            .sum = {},
-            .y = y.view(),
-            .mean = mean.view(),
-            .rstd = rstd.view()};
-  }
-
-  Tensor x, weight, bias, y, mean, rstd;
-};
-
-Work layer_norm_forward(const Shape& shape, DType dtype, bool has_residual) {
-  const LayerNormOperands with(shape, dtype);
-  LayerNormForward kernel = with.forward();
-  std::vector<Tensor> operands{with.x, with.weight, with.bias, with.y, with.mean, with.rstd};
-  if (has_residual) {
-    operands.push_back(random_tensor(shape, dtype));
-    kernel.residual = operands.back().view();
-    operands.push_back(empty(shape, dtype));
-    kernel.sum = operands.back().view();
-  }
-  return moving(kernel, operands);
-}
-
-/// Adds dx to the gradient that x has from the residual stream, as in a transformer block.
-Work layer_norm_backward(const Shape& shape, DType dtype) {
-  const LayerNormOperands with(shape, dtype);
-  run_once(with.forward());
-  const Tensor dy = random_tensor(shape, dtype), carried = random_tensor(shape, dtype);
-  const Tensor dx = empty(shape, dtype), dweight = empty({shape[-1]}, accumulator_dtype(dtype));
-  const Tensor dbias = empty(dweight.shape(), dweight.dtype());
-  const LayerNormBackward kernel{.x = with.x.view(),
-                                 .weight = with.weight.view(),
-                                 .mean = with.mean.view(),
-                                 .rstd = with.rstd.view(),
-                                 .dy = dy.view(),
-                                 .carried = carried.view(),
-                                 .dx = dx.view(),
-                                 .dweight = dweight.view(),
-                                 .dbias = dbias.view()};
-  return moving(kernel, {with.x, with.weight, with.mean, with.rstd, dy, carried, dx, dweight, dbias});
 }
 
 Work cross_entropy(const Shape& shape, DType dtype) {
@@ -294,9 +238,12 @@ std::vector<KernelCase> other_cases(const CaseSizes& sizes) {
   }
   for (const ActivationSize& size : sizes.activations) {
     const Shape rows = size.rows(), wide = rows.with_last(4 * size.width);
-    add_case("layer_norm_forward", text_of(rows), [=] { return layer_norm_forward(rows, dtype, false); });
-    add_case("layer_norm_residual", text_of(rows), [=] { return layer_norm_forward(rows, dtype, true); });
-    add_case("layer_norm_backward", text_of(rows), [=] { return layer_norm_backward(rows, dtype); });
+    add_case("layer_norm_forward", text_of(rows),
+             [=] { return norm_forward(NormKind::layer, rows, dtype, false); });
+    add_case("layer_norm_residual", text_of(rows),
+             [=] { return norm_forward(NormKind::layer, rows, dtype, true); });
+    add_case("layer_norm_backward", text_of(rows),
+             [=] { return norm_backward(NormKind::layer, rows, dtype, true); });
     add_case("gelu_tanh_forward", text_of(wide), [=] { return gelu_forward(wide, dtype, Gelu::tanh); });
     add_case("gelu_tanh_backward", text_of(wide), [=] { return gelu_backward(wide, dtype, Gelu::tanh); });
     add_case("gelu_erf_forward", text_of(wide), [=] { return gelu_forward(wide, dtype, Gelu::erf); });

@@ -37,6 +37,13 @@ std::vector<KernelCase> other_cases(const CaseSizes& sizes);
 /// Returns the kernels that a training step of Llama or Qwen adds.
 std::vector<KernelCase> llama_cases(const CaseSizes& sizes);
 
+enum class NormKind { layer, rms };
+/// Returns the forward of a norm of the last dimension. With a residual it also writes the sum of both
+/// inputs.
+Work norm_forward(NormKind kind, const Shape& shape, DType dtype, bool has_residual);
+/// Returns the backward. With has_carried, dx is added to the gradient that x has from the residual stream.
+Work norm_backward(NormKind kind, const Shape& shape, DType dtype, bool has_carried);
+
 /// Returns normal random numbers. They repeat after the first 2^20.
 Tensor random_tensor(const Shape& shape, DType dtype);
 

@@ -5,8 +5,8 @@
     python3 scripts/compare_families.py [FOLDER...] [--programs build/cpu/bin] [--texts 20000] [--seed 1]
 
 A folder has a tokenizer.json, such as those of Llama 3, Qwen 3 and SmolLM2. The default are the small ones of
-tests/golden/families, which have the same steps. The texts have accents in any order, jamo, digits of many scripts,
-contractions, emoji, line ends, long white space and the tokenizer's own added tokens."""
+tests/golden/families, which have the same steps. The texts are made of what tokenizers differ in, such as accents
+in any order, digits of many scripts, line ends and the tokenizer's own added tokens."""
 import argparse
 import pathlib
 import random

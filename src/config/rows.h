@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <type_traits>
@@ -95,6 +96,18 @@ class Rows {
   /// Adds a row of another struct's rows.
   void add(const Row& row) { rows_.push_back(row); }
 
+  /// Returns the options that these settings give. Throws UserError that begins with a setting's origin.
+  Options of(const Layer& settings) const {
+    Options options;
+    for (const Setting& setting : settings)
+      row_of(setting.key).field.read(options, setting.value, setting.origin);
+    return options;
+  }
+  /// Returns the value of a key.
+  std::string value(const Options& options, const std::string& key) const {
+    return row_of(key).field.write(options);
+  }
+
   /// Returns the options that an INI text of any version of the program gives. Skips other keys and values
   /// that are not understood.
   Options in_ini(const std::string& text, const std::string& name) const {
@@ -106,6 +119,12 @@ class Rows {
   }
 
  private:
+  const Row& row_of(const std::string& key) const {
+    const auto found = std::ranges::find(rows_, key, [](const Row& row) { return row.key.name; });
+    expect(found != rows_.end(), "there is no key ", key);
+    return *found;
+  }
+
   static void try_to_read(const Row& row, Options& options, const Setting& setting) {
     try {
       row.field.read(options, setting.value, setting.origin);

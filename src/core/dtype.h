@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <ostream>
+#include <string_view>
 
 #include "core/error.h"
 
@@ -65,6 +66,16 @@ constexpr int64_t bytes(DType dtype) {
 constexpr const char* name(DType dtype) {
   constexpr const char* names[] = {"f32", "f64", "bf16", "f16", "i32"};
   return names[static_cast<size_t>(dtype)];
+}
+
+/// Returns the name of a precision to compute in, as configurations and command lines have it.
+constexpr const char* precision_name(DType precision) {
+  return precision == DType::bf16 ? "bf16" : precision == DType::f16 ? "fp16" : "fp32";
+}
+
+/// Returns the precision of such a name.
+constexpr DType precision_called(std::string_view name) {
+  return name == "bf16" ? DType::bf16 : name == "fp16" ? DType::f16 : DType::f32;
 }
 
 inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name(dtype); }

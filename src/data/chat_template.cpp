@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-/// The parts of a message in a template. Texts in quotes are special tokens:
+/// The parts of a message in a template. Parts in backticks are special tokens:
 /// `open` role `close` gap content `end` after
 struct Parts {
   const char* name;

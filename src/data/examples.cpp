@@ -12,6 +12,7 @@
 #include "data/chat_template.h"
 
 namespace lockstep {
+
 EncodedExamples encode_examples(const Tokenizer& tokenizer, const std::vector<Example>& examples,
                                 const std::string& source, const ChatTemplate* chat) {
   EncodedExamples all;
@@ -183,16 +184,18 @@ Split<ExampleBlocks> split_examples(const Tokens& tokens, const Marks& marks, do
                                     const ExampleBlocks::Options& options) {
   const int64_t answers = marks.answers(), examples = marks.examples_before(answers);
   const auto border = static_cast<int64_t>(std::floor(train_split * static_cast<double>(examples)));
-  const auto blocks = [&](const char* part, int64_t begin, int64_t end) {
-    auto made = std::make_shared<const ExampleBlocks>(
-        tokens, marks.slice(marks.answer_of(begin), marks.answer_of(end)), options);
+  const int64_t border_answer = marks.answer_of(border);
+  const auto blocks = [&](const char* part, int64_t count, const Marks& of_part) {
+    auto made = std::make_shared<const ExampleBlocks>(tokens, of_part, options);
     require(made->size() > 0, option_name("train_split"), " = ", train_split, " leaves ",
-            counted(end - begin, "example"), " of ", examples, " for ", part,
+            counted(count, "example"), " of ", examples, " for ", part,
             ", and none with a target; change it or add examples");
     return made;
   };
-  return {.train = blocks("training", 0, border),
-          .validation = train_split < 1 ? blocks("validation", border, examples) : nullptr};
+  return {.train = blocks("training", border, marks.slice(0, border_answer)),
+          .validation = train_split < 1
+                            ? blocks("validation", examples - border, marks.slice(border_answer, answers))
+                            : nullptr};
 }
 
 }  // namespace lockstep

@@ -55,11 +55,6 @@ struct LogOptions {
   int64_t every_steps = 1;
 };
 
-/// Returns the name of a precision in configurations.
-inline const char* precision_name(DType precision) {
-  return precision == DType::bf16 ? "bf16" : precision == DType::f16 ? "fp16" : "fp32";
-}
-
 /// Everything that a run is told, as values of the rooms that use them. resolve() makes it from settings.
 struct Job {
   TextOptions text;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "job/resolve.h"
 
+#include <algorithm>
 #include <filesystem>
-#include <set>
 #include <utility>
 
 #include "core/error.h"
@@ -19,32 +19,27 @@
 namespace lockstep {
 namespace {
 
-/// Returns the family and sizes that the last preset in these sources stands for. It has no effect if the
-/// sources set the three sizes. Throws UserError if they set another family.
+/// Returns the family and sizes that the last preset in these sources stands for. Throws UserError if they
+/// set another family.
 Layer sizes_of_preset(const std::vector<Layer>& layers) {
   std::string chosen, family;
-  std::set<std::string> sizes_set;
   for (const Layer& layer : layers)
     for (const auto& [key, value, origin] : layer) {
       if (key == "model.preset")
         chosen = job_keys().find(key, origin).canonical(value, concat(origin, ": ", key, ": "));
       if (key == "model.family") family = value;
-      if (key == "model.n_layer" || key == "model.n_head" || key == "model.n_embd") sizes_set.insert(key);
     }
-  if (sizes_set.size() == 3) return {};
-  for (const auto& [name, n_layer, n_head, n_embd, more] : model_presets()) {
-    if (name != chosen) continue;
-    Layer sizes{{"model.n_layer", concat(n_layer)},
-                {"model.n_head", concat(n_head)},
-                {"model.n_embd", concat(n_embd)}};
-    for (const auto& [key, value] : more) {
-      require(key != "model.family" || family.empty() || family == value, "model.preset = ", name, " is a ",
-              value, ", but model.family = ", family, "; leave one of the two keys out");
-      sizes.push_back({key, value});
-    }
-    return sizes;
-  }
-  return {};
+  const std::vector<ModelPreset> presets = model_presets();
+  const auto preset = std::ranges::find(presets, chosen, &ModelPreset::name);
+  if (preset == presets.end()) return {};
+  require(family.empty() || family == preset->family, "model.preset = ", chosen, " is a ", preset->family,
+          ", but model.family = ", family, "; leave one of the two keys out");
+  Layer sizes{{"model.family", preset->family},
+              {"model.n_layer", concat(preset->n_layer)},
+              {"model.n_head", concat(preset->n_head)},
+              {"model.n_embd", concat(preset->n_embd)}};
+  for (const auto& [key, value] : preset->more) sizes.push_back({key, value});
+  return sizes;
 }
 
 /// Returns the last name of a path or an address, without its ending, as a part of a folder's name.
@@ -97,9 +92,8 @@ void inherit(Settings& settings, const Job& job, const World& world) {
   std::vector<std::string> values;
   const Layer inherited =
       inherited_values(settings, settings_of_earlier_run(job_keys(), there, "the earlier run"));
-  std::string family = settings["model.family"];
-  for (const auto& [key, value, origin] : inherited)
-    if (key == "model.family") family = value;
+  const auto of_family = std::ranges::find(inherited, "model.family", &Setting::key);
+  const std::string family = of_family == inherited.end() ? settings["model.family"] : of_family->value;
   for (const auto& [key, value, origin] : inherited) {
     if (is_of_other_family(key, family)) continue;
     settings.replace(key, value);

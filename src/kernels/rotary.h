@@ -29,9 +29,10 @@ struct RotaryTable {
 void run(CpuStream, const RotaryTable&);
 void run(CudaStream, const RotaryTable&);
 
-/// Rotates each head of each row by the angles of the row's token. With h = size / 2, elements i and i + h of
-/// a head are a point of the plane, as in Hugging Face's Llama: y[i] = x[i] cos - x[i + h] sin, y[i + h] =
-/// x[i + h] cos + x[i] sin. The first product of each sum is fused. The gradient is the opposite rotation.
+/// Rotates each head of each row by the angles of the row's token. As in Hugging Face's Llama, elements i and
+/// i + size / 2 of a head are a point of the plane. With a = x[i] and b = x[i + size / 2] it becomes
+/// (a cos - b sin, b cos + a sin). The first product of each sum is fused. The gradient is the opposite
+/// rotation.
 struct Rotate {
   static constexpr const char* name = "rotate";
   View x;                ///< [..., heads * size]; row r belongs to token r % tokens

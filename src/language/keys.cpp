@@ -65,4 +65,6 @@ Rows<TextOptions> text_rows() {
   return rows;
 }
 
+std::string value_of(const TextOptions& text, const std::string& key) { return text_rows().value(text, key); }
+
 }  // namespace lockstep

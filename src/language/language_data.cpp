@@ -43,12 +43,6 @@ void require_enough_ids(const TextOptions& text, const TextReader& reader, const
                          "; 0 means as many as needed"));
 }
 
-/// Returns the value of data.validation in the configuration.
-std::string validation_name(const TextOptions& text) {
-  if (const auto* path = std::get_if<std::string>(&text.validation)) return *path;
-  return std::get<NamedText>(text.validation) == NamedText::sample ? "sample" : "shakespeare";
-}
-
 /// Throws UserError if data.columns is set and no text has examples.
 void require_examples(const TextOptions& text, const SharedTexts& shared) {
   const auto has_examples = [](const SharedText& one) { return one.image.marks().answers() > 0; };
@@ -115,13 +109,14 @@ Samples validation_samples(const SharedText& shared, const TextOptions& text, co
                            uint64_t seed, const Tokenizer& tokenizer) {
   const bool has_examples = shared.image.marks().answers() > 0;
   const int64_t tokens = shared.image.tokens().size();
-  require(has_examples || tokens > text.block_size, "data.validation = ", validation_name(text), " has ",
-          counted(tokens, "token"), ", and ", text.block_size + 1,
+  require(has_examples || tokens > text.block_size, "data.validation = ", value_of(text, "data.validation"),
+          " has ", counted(tokens, "token"), ", and ", text.block_size + 1,
           " are needed; take a longer text, or lower data.block_size = ", text.block_size);
   try {
     return samples_of(shared, text, world, seed, tokenizer);
   } catch (const UserError&) {
-    require(!has_examples, "data.validation = ", validation_name(text), " has no example with a target");
+    require(!has_examples, "data.validation = ", value_of(text, "data.validation"),
+            " has no example with a target");
     throw;
   }
 }
@@ -132,7 +127,7 @@ LanguageData load_language_data(const TextOptions& text, const TextReader& reade
                                 const std::shared_ptr<const Tokenizer>& model_tokenizer) {
   const bool has_validation = has_validation_text(text);
   if (is_named(text, NamedText::random_tokens)) {
-    require(!has_validation, "data.validation = ", validation_name(text),
+    require(!has_validation, "data.validation = ", value_of(text, "data.validation"),
             " cannot be read: data.dataset = random_tokens has no tokenizer");
     return random_language_data(text, reader);
   }

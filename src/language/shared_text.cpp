@@ -174,10 +174,7 @@ std::string tokenizer_hash(const Tokenizer& tokenizer) {
                                   id_of(tokenizer.end_of_text()))));
 }
 
-std::string tokenizer_name(const TextOptions& text) {
-  if (const auto* name = std::get_if<std::string>(&text.tokenizer)) return *name;
-  return std::get<NamedTokenizer>(text.tokenizer) == NamedTokenizer::of_model ? "auto" : "char";
-}
+std::string tokenizer_name(const TextOptions& text) { return value_of(text, "data.tokenizer"); }
 
 SharedTexts share_texts(const TextOptions& text, const TextReader& reader, const World& world,
                         const std::shared_ptr<const Tokenizer>& model_tokenizer) {

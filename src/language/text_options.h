@@ -54,5 +54,7 @@ inline bool has_validation_text(const TextOptions& text) {
 }
 
 Rows<TextOptions> text_rows();
+/// Returns the value of a key of text_rows().
+std::string value_of(const TextOptions& text, const std::string& key);
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 
 #include "core/dtype.h"
 #include "json/json_field.h"
+#include "nn/language_model.h"
 
 namespace lockstep {
 
@@ -29,9 +30,27 @@ void require_missing_or(const JsonField<Json>& field, const Json& value) {
   field.require_is(field.is_null() || field.json() == value, value.dump());
 }
 
+/// Returns the ids that a file names.
+template <class Json>
+TokenIds token_ids_of(const JsonField<Json>& file, int64_t vocabulary) {
+  return {.count = {},
+          .beginning_of_text = token_of(file["bos_token_id"], vocabulary),
+          .end_of_text = token_of(file["eos_token_id"], vocabulary)};
+}
+
 /// Returns PyTorch's name of a dtype.
 constexpr const char* torch_name(DType dtype) {
   return dtype == DType::bf16 ? "bfloat16" : dtype == DType::f16 ? "float16" : "float32";
+}
+
+/// Adds the ids of tokens, whether the head is the token table, and the tensors' dtype.
+template <class Json>
+void add_common_fields(Json& file, const TokenIds& ids, bool tie_weights, DType dtype) {
+  file["bos_token_id"] = json_or_null<Json>(ids.beginning_of_text);
+  file["eos_token_id"] = json_or_null<Json>(ids.end_of_text);
+  file["pad_token_id"] = nullptr;
+  file["tie_word_embeddings"] = tie_weights;
+  for (const char* key : {"dtype", "torch_dtype"}) file[key] = torch_name(dtype);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -16,9 +18,8 @@ Rows<ModelOptions> model_rows() {
   Rows<O> rows("model", "Model");
   Words<std::string> names;
   for (const Family* family : families()) names.push_back({family->name(), family->name()});
-  if (names.size() > 1)
-    rows.add("family", &O::family, names, semantic, "architecture of the model; model.from has its own")
-        .also_called({"architecture"});
+  rows.add("family", &O::family, names, semantic, "architecture of the model; model.from has its own")
+      .also_called({"architecture"});
   // A run compares the model's sizes and the hash of its contents, not this name.
   rows.add_path("from", &O::from, collective,
                 "a new run starts with the sizes and weights of this model: a Hugging Face folder "
@@ -62,24 +63,28 @@ Rows<ModelOptions> model_rows() {
 }
 
 bool is_of_other_family(const std::string& key, const std::string& family) {
-  bool is_of_other = false;
-  for (const Family* one : families()) {
-    const Rows<ModelOptions> rows = one->rows();
-    if (std::ranges::none_of(rows.rows(), [&](const auto& row) { return row.key.name == key; })) continue;
-    if (one->name() == family) return false;
-    is_of_other = true;
-  }
-  return is_of_other;
+  static const std::map<std::string, std::set<std::string>> families_of_key = [] {
+    std::map<std::string, std::set<std::string>> all;
+    for (const Family* one : families()) {
+      const Rows<ModelOptions> rows = one->rows();
+      for (const auto& row : rows.rows()) all[row.key.name].insert(one->name());
+    }
+    return all;
+  }();
+  const auto found = families_of_key.find(key);
+  return found != families_of_key.end() && !found->second.contains(family);
 }
 
 void require_keys_of_family(const ModelOptions& options) {
   for (const Family* family : families()) {
     const Rows<ModelOptions> rows = family->rows();
-    for (const auto& [key, field] : rows.rows())
-      require(field.write(options) == key.initial || !is_of_other_family(key.name, options.family), key.name,
-              " = ", field.write(options), " is for model.family = ", family->name(),
+    for (const auto& [key, field] : rows.rows()) {
+      if (!is_of_other_family(key.name, options.family)) continue;
+      const std::string value = field.write(options);
+      require(value == key.initial, key.name, " = ", value, " is for model.family = ", family->name(),
               ", and model.family is ", options.family, ": leave the key out, or set ", key.name, " = ",
               key.initial, " if a file sets it");
+    }
   }
 }
 
@@ -87,7 +92,7 @@ std::vector<ModelPreset> model_presets() {
   std::vector<ModelPreset> all;
   for (const Family* family : families())
     for (ModelPreset preset : family->presets()) {
-      preset.more.insert(preset.more.begin(), {"model.family", family->name()});
+      preset.family = family->name();
       all.push_back(std::move(preset));
     }
   return all;

@@ -48,12 +48,12 @@ struct ModelPreset {
   int64_t n_layer = 0;
   int64_t n_head = 0;
   int64_t n_embd = 0;
-  /// Further keys and their values. model_presets() adds model.family.
-  std::vector<std::pair<std::string, std::string>> more = {};
+  std::vector<std::pair<std::string, std::string>> more = {};  ///< further keys and their values
+  std::string family = {};                                     ///< model_presets() sets it
 };
 
 /// Returns the rows that all families have, then those of each family. A key of several families is one row.
-/// With several families the first row is model.family.
+/// The first row is model.family.
 Rows<ModelOptions> model_rows();
 
 /// Returns the sizes of all families that have a name.

@@ -12,7 +12,8 @@
 namespace lockstep {
 namespace {
 
-const Decoder::Sizes& validated(const Decoder::Sizes& sizes, size_t blocks) {
+Decoder::Sizes validated(Decoder::Sizes sizes, size_t blocks) {
+  if (sizes.rows == 0) sizes.rows = sizes.vocabulary;
   expect(sizes.vocabulary > 0 && sizes.block_size > 0 && blocks > 0 && sizes.width > 0,
          "a decoder needs a vocabulary, a block size, blocks and a width");
   expect(sizes.rows >= sizes.vocabulary, sizes.rows, " rows are too few for ", sizes.vocabulary, " tokens");
@@ -47,12 +48,18 @@ struct Tokens {
 }  // namespace
 
 Decoder::Decoder(const Sizes& sizes, Parts parts, const Names& names)
-    : sizes_(validated(sizes, parts.blocks.size())), parts_(std::move(parts)) {
-  add_part(names.tokens, *parts_.tokens);
+    : sizes_(validated(sizes, parts.blocks.size())),
+      names_(names),
+      tokens_(sizes_.rows, sizes_.width, sizes_.dtype),
+      parts_(std::move(parts)) {
+  add_part(names.tokens, tokens_);
   add_part(names.positions, *parts_.positions);
   for (size_t i = 0; i < parts_.blocks.size(); ++i) add_part(concat(names.blocks, i), *parts_.blocks[i]);
   add_part(names.final_norm, *parts_.final_norm);
-  if (parts_.head) add_part(names.head, *parts_.head);
+  if (!sizes_.tie_weights) {
+    head_ = std::make_unique<Linear>(sizes_.width, sizes_.rows, false, sizes_.dtype);
+    add_part(names.head, *head_);
+  }
   if (sizes_.rows == sizes_.vocabulary) return;
   // Finite in every dtype, and exp() of it is 0.
   std::vector<float> shares(static_cast<size_t>(sizes_.rows), -30000.0f);
@@ -65,7 +72,7 @@ Tensor Decoder::hidden(const Tensor& ids, const Context& context) const {
          "; they must be [batch, time] with time at most the block size ", sizes_.block_size);
   Context with_angles = context;
   with_angles.angles = parts_.positions->angles(ids.shape()[1]);
-  Tensor x = parts_.positions->add(embedding(ids, parts_.tokens->weight()));
+  Tensor x = parts_.positions->add(embedding(ids, tokens_.weight()));
   if (context.training) x = dropout(x, sizes_.dropout, context.key(0));
   return (*parts_.final_norm)(through_blocks(x, with_angles));
 }
@@ -110,7 +117,7 @@ Tensor Decoder::next_logits(std::span<const NextTokens> parts, KeyValueCache& ca
   cache.places = from_values(tokens.places, {tokens.count(), 2});
   const Tensor ids = from_values(tokens.ids, {tokens.count()});
   const Tensor positions = from_values(tokens.positions, {tokens.count()});
-  Tensor x = parts_.positions->add_at(embedding(ids, parts_.tokens->weight()), positions);
+  Tensor x = parts_.positions->add_at(embedding(ids, tokens_.weight()), positions);
   x = through_blocks(x, {.cache = &cache, .angles = parts_.positions->angles_at(positions)});
   if (tokens.count() > count) x = embedding(from_values(tokens.last, {count}), x);  // selects rows
   return linear((*parts_.final_norm)(x), head());
@@ -127,8 +134,15 @@ double Decoder::flops_per_token(int64_t time) const {
 
 int64_t Decoder::used_parameters() const {
   // Padding rows of the tables only make matmuls faster.
-  const int64_t tables = parts_.head ? 2 : 1;
+  const int64_t tables = sizes_.tie_weights ? 1 : 2;
   return count_parameters(parameters()) - tables * (sizes_.rows - sizes_.vocabulary) * sizes_.width;
+}
+
+ModelLayout Decoder::layout(const TokenIds& ids) const {
+  const int64_t rows = stored_vocabulary(ids);
+  ModelLayout layout{.rows = {{concat(names_.tokens, ".weight"), rows}}};
+  if (!sizes_.tie_weights) layout.rows[concat(names_.head, ".weight")] = rows;
+  return layout;
 }
 
 }  // namespace lockstep

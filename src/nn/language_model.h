@@ -37,9 +37,8 @@ class LanguageModel : public Module {
   virtual Tensor loss(const Tensor& ids, const Tensor& targets, const Context& context,
                       int64_t rows_at_once) const = 0;
   /// Returns the cross entropy of each next token in the shape of `targets`, without gradients and dropout; 0
-  /// where the target is -1. A family that has the rows of its head overrides it: this one computes in
-  /// double, and keeps all logits, so `rows_at_once` (as in loss()) has no effect.
-  virtual Tensor token_losses(const Tensor& ids, const Tensor& targets, int64_t rows_at_once) const;
+  /// where the target is -1. `rows_at_once` is that of loss().
+  virtual Tensor token_losses(const Tensor& ids, const Tensor& targets, int64_t rows_at_once) const = 0;
   /// Returns the logits [parts, rows] after the last token of each part. `cache` keeps the tokens' keys and
   /// values for later calls that continue the texts. On a CPU the result is bit-identical to operator(). It
   /// depends neither on the cuts of a text into parts nor on other texts in the call.

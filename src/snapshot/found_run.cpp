@@ -44,18 +44,22 @@ std::string data_difference(const std::string& name, const RunRequest& run) {
   return concat("data.dataset: the ", name, " differs", advice);
 }
 
-/// Adds how the data differ from those of an earlier run, which has left their hash_lines().
-void add_data_differences(const std::string& there, const RunRequest& run, FoundRun& found) {
-  const std::string here = hash_lines(run.artifacts);
-  const size_t others = found.differences.size();
+/// Lists how the data differ from those of an earlier run, of which `hashes` are the hash_lines().
+std::vector<std::string> data_differences(const std::string& hashes, const Settings& there,
+                                          const RunRequest& run) {
+  std::vector<std::string> all;
   for (const auto& [name, artifact] : run.artifacts)
-    if (there.find(hash_lines({{name, artifact}})) == std::string::npos)
-      found.differences.push_back(data_difference(name, run));
-  if (there == here || found.differences.size() > others) return;
-  const bool lacks_validation =
-      there.find("data.validation = ") != std::string::npos && !run.artifacts.contains("data.validation");
-  found.differences.emplace_back(lacks_validation ? "data.validation: a text there, none here"
-                                                  : "data.dataset: the data differ");
+    if (hashes.find(hash_lines({{name, artifact}})) == std::string::npos)
+      all.push_back(data_difference(name, run));
+  // Without this text, a part of the training text validates.
+  const std::string validation = "data.validation";
+  if (hashes.find(validation + " = ") != std::string::npos && !run.artifacts.contains(validation))
+    all.push_back(concat(validation, " = ", there[validation], " there, none here"));
+  return all;
+}
+
+void append(std::vector<std::string>& all, const std::vector<std::string>& more) {
+  all.insert(all.end(), more.begin(), more.end());
 }
 
 }  // namespace
@@ -85,14 +89,17 @@ std::optional<FoundRun> find_run(const RunRequest& run) {
                  .patience = end.patience};
   try {
     const std::string name = settings_path(run), text = read_run_file(name);
-    found.differences =
-        differences_of(settings_of_earlier_run(run.settings.keys(), text, name), found.step, run);
+    const Settings there = settings_of_earlier_run(run.settings.keys(), text, name);
+    found.differences = differences_of(there, found.step, run);
     found.settings = text;
     // A folder that was moved still contains its snapshots.
     found.snapshot_path = place_of_snapshots(found.settings, name, run.log_folder);
-    const std::string hashes = data_path(run);
-    if (std::error_code ignored; std::filesystem::exists(hashes, ignored))
-      add_data_differences(read_run_file(hashes), run, found);
+    if (std::error_code ignored; !std::filesystem::exists(data_path(run), ignored)) return found;
+    const std::string hashes = read_run_file(data_path(run));
+    std::vector<std::string> of_data = data_differences(hashes, there, run);
+    if (of_data.empty() && hashes != hash_lines(run.artifacts))
+      of_data.emplace_back("data.dataset: the data differ");
+    append(found.differences, of_data);
   } catch (const UserError& problem) {
     found.differences = {concat("its settings cannot be read: ", problem.what())};
   }
@@ -107,13 +114,7 @@ FoundRun run_of(const Snapshot& snapshot, const RunRequest& run) {
   const Settings there =
       settings_of_earlier_run(run.settings.keys(), snapshot.configuration, "the snapshot's configuration");
   found.differences = differences_of(there, found.step, run);
-  for (const auto& [name, artifact] : run.artifacts)
-    if (!snapshot.artifacts.contains(name) || snapshot.artifacts.at(name) != artifact)
-      found.differences.push_back(data_difference(name, run));
-  // Without this text, a part of the training text validates.
-  constexpr const char* validation = "data.validation";
-  if (snapshot.artifacts.contains(validation) && !run.artifacts.contains(validation))
-    found.differences.push_back(concat(validation, " = ", there[validation], " there, none here"));
+  append(found.differences, data_differences(hash_lines(snapshot.artifacts), there, run));
   return found;
 }
 

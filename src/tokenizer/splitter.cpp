@@ -52,11 +52,6 @@ int most_numbers_of(SplitRule rule) {
   return rule == SplitRule::qwen2 || rule == SplitRule::digits ? 1 : 3;
 }
 
-/// Numbers of Unicode 17. Digits of `tokenizers` 0.23 isolates them, and no pattern knows them.
-bool is_new_number(char32_t character) {
-  return (character >= 0x11DE0 && character <= 0x11DE9) || (character >= 0x16FF4 && character <= 0x16FF6);
-}
-
 }  // namespace
 
 std::optional<SplitRule> split_rule_of(std::string_view pattern) {
@@ -75,22 +70,17 @@ Splitter::Splitter(SplitRule rule)
     : rule_(rule),
       is_gpt2_(rule == SplitRule::gpt2 || rule == SplitRule::digits),
       most_numbers_(most_numbers_of(rule)),
-      classes_(CharacterClasses::table()) {}
-
-ClassedCharacter Splitter::class_at(const char* at) const {
-  const ClassedCharacter known = classes_.at(at);
-  if (rule_ != SplitRule::digits || known.bytes != 4 || known.kind != CharacterClass::other) return known;
-  return {is_new_number(first_character({at, 4}).code_point) ? CharacterClass::number : known.kind, 4};
-}
+      classes_(rule == SplitRule::digits ? CharacterClasses::with_numbers_of_unicode_17()
+                                         : CharacterClasses::table()) {}
 
 const char* Splitter::end_of_piece(const char* begin, const char* end) const {
   const char* const end_of_word = rule_ == SplitRule::o200k ? cased_word(begin, end) : word(begin, end);
   if (end_of_word != begin) return end_of_word;
-  const auto [kind, bytes] = class_at(begin);
+  const auto [kind, bytes] = classes_.at(begin);
   if (kind == CharacterClass::number) return numbers(begin, end);
   if (is_other(kind)) return punctuation(begin, end);
   if (*begin == ' ' && begin + 1 < end) {
-    const CharacterClass next = class_at(begin + 1).kind;
+    const CharacterClass next = classes_.at(begin + 1).kind;
     if (is_other(next)) return punctuation(begin + 1, end);
     if (next == CharacterClass::number && rule_ == SplitRule::gpt2) return numbers(begin + 1, end);
   }
@@ -101,7 +91,7 @@ const char* Splitter::end_of_piece(const char* begin, const char* end) const {
 template <class Belongs>
 const char* Splitter::end_of_run(const char* at, const char* end, Belongs belongs) const {
   while (at < end) {
-    const auto [kind, bytes] = class_at(at);
+    const auto [kind, bytes] = classes_.at(at);
     if (!belongs(kind)) break;
     at += bytes;
   }
@@ -115,16 +105,16 @@ const char* Splitter::word(const char* at, const char* end) const {
     const char* const after = contraction(at, end);
     if (after != at) return after;
   }
-  const auto [kind, bytes] = class_at(at);
+  const auto [kind, bytes] = classes_.at(at);
   const char* const next = at + bytes;
-  const auto is_letter_next = [&] { return next < end && is_letter(class_at(next).kind); };
+  const auto is_letter_next = [&] { return next < end && is_letter(classes_.at(next).kind); };
   const bool begins_word = is_letter(kind) || (may_precede_word(at, kind) && is_letter_next());
   return begins_word ? end_of_run(next, end, is_letter) : at;
 }
 
 /// Matches the two word alternatives of o200k. Each is tried first with the optional leading character.
 const char* Splitter::cased_word(const char* at, const char* end) const {
-  const auto [kind, bytes] = class_at(at);
+  const auto [kind, bytes] = classes_.at(at);
   const char* const next = at + bytes;
   const char* after = next;
   if (may_precede_word(at, kind)) after = cased_letters(next, end);
@@ -146,19 +136,19 @@ const char* Splitter::cased_letters(const char* at, const char* end) const {
   const char* place = at;
   const char* after_caseless = at;
   while (place < end) {
-    const auto [kind, bytes] = class_at(place);
+    const auto [kind, bytes] = classes_.at(place);
     if (kind != CharacterClass::upper && !is_caseless(kind)) break;
     place += bytes;
     if (is_caseless(kind)) after_caseless = place;
   }
-  if (place == end || class_at(place).kind != CharacterClass::lower) return after_caseless;
+  if (place == end || classes_.at(place).kind != CharacterClass::lower) return after_caseless;
   return end_of_run(place, end,
                     [](CharacterClass kind) { return kind == CharacterClass::lower || is_caseless(kind); });
 }
 
 const char* Splitter::numbers(const char* at, const char* end) const {
   for (int count = 0; at < end && count < most_numbers_; ++count) {
-    const auto [kind, bytes] = class_at(at);
+    const auto [kind, bytes] = classes_.at(at);
     if (kind != CharacterClass::number) break;
     at += bytes;
   }
@@ -179,7 +169,7 @@ const char* Splitter::white_space(const char* at, const char* end) const {
   const char* last = at;
   const char* after_line_end = at;
   while (place < end) {
-    const auto [kind, bytes] = class_at(place);
+    const auto [kind, bytes] = classes_.at(place);
     if (kind != CharacterClass::white_space) break;
     last = place;
     place += bytes;
@@ -189,7 +179,7 @@ const char* Splitter::white_space(const char* at, const char* end) const {
   if (after_line_end != at && !is_gpt2_) return after_line_end;
   // Digits are cut off first, so that the text ends there.
   const bool is_last =
-      place == end || (rule_ == SplitRule::digits && class_at(place).kind == CharacterClass::number);
+      place == end || (rule_ == SplitRule::digits && classes_.at(place).kind == CharacterClass::number);
   return is_last || last == at ? place : last;
 }
 
@@ -228,7 +218,8 @@ size_t Splitter::safe_cut(std::string_view text, size_t near) const {
   const char* const end = text.data() + text.size();
   // The text may be unchecked UTF-8. No cut is made next to a byte that begins no character.
   const auto classed = [&](const char* at) {
-    return first_character({at, end}).is_valid() ? class_at(at) : ClassedCharacter{CharacterClass::mark, 1};
+    return first_character({at, end}).is_valid() ? classes_.at(at)
+                                                 : ClassedCharacter{CharacterClass::mark, 1};
   };
   const size_t place = next_character(text, near);
   size_t before = place - 1;

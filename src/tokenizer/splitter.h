@@ -42,7 +42,6 @@ class Splitter {
   const char* white_space(const char* at, const char* end) const;
   const char* contraction(const char* at, const char* end) const;
   bool may_precede_word(const char* at, CharacterClass kind) const;
-  ClassedCharacter class_at(const char* at) const;
 
   SplitRule rule_;
   bool is_gpt2_;  ///< white space and words are those of GPT-2's pattern

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
@@ -31,6 +32,9 @@ struct ClassedCharacter {
 class CharacterClasses {
  public:
   static const CharacterClasses& table();
+  /// The same, with numbers of Unicode 17. Digits of `tokenizers` 0.23 isolates them, and no pattern knows
+  /// them.
+  static const CharacterClasses& with_numbers_of_unicode_17();
 
   CharacterClass of(char32_t character) const {
     return pages_[size_t{page_of_[character >> 8]} << 8 | (character & 255)];
@@ -49,7 +53,9 @@ class CharacterClasses {
   }
 
  private:
-  CharacterClasses();
+  /// Characters [first, last] of each range are numbers.
+  using Ranges = std::vector<std::pair<size_t, size_t>>;
+  explicit CharacterClasses(const Ranges& more_numbers);
 
   std::array<uint8_t, 0x1100> page_of_{};
   std::vector<CharacterClass> pages_;  // page 0 first

@@ -43,7 +43,7 @@ class ScoreWindows {
     for (int64_t longest = 0; next_; move()) {
       longest = std::max(longest, next_->size());
       if (!windows.empty() && (std::ssize(windows) + 1) * longest > most) break;
-      windows.push_back(*next_);
+      windows.push_back(std::move(*next_));
     }
     return windows;
   }
@@ -68,9 +68,11 @@ class ScoreWindows {
   bool open_example() {
     if (answer_ == examples_.answers()) return false;
     answers_.clear();
-    origin_ = token_ = examples_.read(answer_, 1).begin;
-    do answers_.push_back(examples_.read(answer_++, 1).all[0]);
-    while (answers_.back().continues);
+    do {
+      const Marks::Answers one = examples_.read(answer_++, 1);
+      if (answers_.empty()) origin_ = token_ = one.begin;
+      answers_.push_back(one.all[0]);
+    } while (answers_.back().continues);
     end_ = answers_.back().end;
     ++example_;
     return true;

@@ -77,12 +77,17 @@ TEST(FamilyPresets, AreOfOneFamilyAndGiveWayToSizes) {
   EXPECT_EQ(one_size.family, "qwen");
   EXPECT_EQ(one_size.n_layer, 3);
   EXPECT_EQ(one_size.n_embd, 1024);
-  const ModelOptions three_sizes = job_with({{"model.preset", "smollm2-135m"},
-                                             {"model.n_layer", "3"},
-                                             {"model.n_head", "2"},
-                                             {"model.n_embd", "16"}})
-                                       .model;
-  EXPECT_EQ(three_sizes.family, "gpt2") << "the preset has no effect";
+  // Sizes of one's own leave the family, too.
+  const Layer three_sizes = {{"model.preset", "smollm2-135m"},
+                             {"model.n_layer", "3"},
+                             {"model.n_head", "6"},
+                             {"model.n_embd", "24"}};
+  const ModelOptions small = job_with(three_sizes).model;
+  EXPECT_EQ(small.family, "llama");
+  EXPECT_EQ(small.n_embd, 24);
+  Layer of_gpt2 = three_sizes;
+  of_gpt2.push_back({"model.family", "gpt2"});
+  expect_contains(refusal(of_gpt2), {"model.preset = smollm2-135m is a llama, but model.family = gpt2"});
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ TEST(ChatTemplate, OfATokenizerIsInItsFiles) {
   }
 }
 
-// What a template does to a message cannot be seen, so that only what is known is accepted.
+// A template is code that is not run. So a part that is not known may change a message.
 TEST(ChatTemplate, ThatMayWriteSomethingElseIsNotKnown) {
   const std::string turn = "{{'<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>' + '\\n'}}";
   EXPECT_TRUE(chat_template_of(turn));

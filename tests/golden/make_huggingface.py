@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes tests/golden/huggingface: folders of tiny models as transformers and its users leave them.
+"""Writes tests/golden/huggingface: folders of tiny models, and the results of transformers and PyTorch with them.
 
-Also writes the results that transformers and PyTorch compute with them. README.md describes the files."""
+README.md describes the files."""
 
 import json
 import shutil

@@ -18,6 +18,7 @@ TEST(FindRun, NamesTheDataThatDifferFromThoseOfARunWithoutASnapshot) {
   const TemporaryDirectory directory;
   Job job;
   job.log.dir = directory.path();
+  job.text.validation = "held_out.txt";
   const Artifacts artifacts = {{"corpus", "a"}, {"data.validation", "b"}, {"vocabulary", "c"}};
   MetricsWriter(directory / "metrics.jsonl", 0).write({.step = 3});
   write_fingerprint(request_of(job, artifacts));
@@ -33,7 +34,7 @@ TEST(FindRun, NamesTheDataThatDifferFromThoseOfARunWithoutASnapshot) {
   EXPECT_EQ(differences("corpus", "other"), Texts{"data.dataset: the corpus differs"});
   EXPECT_EQ(differences("vocabulary", "other"), Texts{"data.dataset: the vocabulary differs"});
   EXPECT_EQ(differences("data.validation", "other"), Texts{"data.validation: its content differs"});
-  EXPECT_EQ(differences("data.validation", ""), Texts{"data.validation: a text there, none here"});
+  EXPECT_EQ(differences("data.validation", ""), Texts{"data.validation = held_out.txt there, none here"});
   EXPECT_EQ(differences("vocabulary", ""), Texts{"data.dataset: the data differ"});
 }
 

@@ -13,23 +13,33 @@
 namespace lockstep::score_test {
 namespace {
 
-constexpr int64_t context = 8, vocabulary = 100, rows = 112;
+constexpr int64_t context = 8, vocabulary = 100;
 
-/// Returns the logit of a token after another one. It is large beyond the vocabulary, which must not count.
-float logit(int64_t before, int64_t id) {
-  return id < vocabulary ? static_cast<float>((7 * before + 3 * id) % 11) / 2.0f : 50.0f;
+/// Returns the logit of a token after another one.
+float logit(int64_t before, int64_t id) { return static_cast<float>((7 * before + 3 * id) % 11) / 2.0f; }
+
+double log_probability(int64_t before, int64_t id) {
+  double sum = 0.0;
+  for (int64_t other = 0; other < vocabulary; ++other)
+    sum += std::exp(static_cast<double>(logit(before, other)));
+  return static_cast<double>(logit(before, id)) - std::log(sum);
 }
 
 /// A model whose tokens depend on the one before.
 class Bigram final : public LanguageModel {
  public:
-  Tensor operator()(const Tensor& ids, const Context&) const override {
+  Tensor token_losses(const Tensor& ids, const Tensor& targets, int64_t) const override {
     EXPECT_LT(ids.shape()[1], context) << "no target needs the last token";
-    std::vector<float> logits;
-    for (const double before : to_doubles(ids))
-      for (int64_t id = 0; id < rows; ++id) logits.push_back(logit(static_cast<int64_t>(before), id));
-    return from_values(logits, {ids.shape()[0], ids.shape()[1], rows});
+    const std::vector<double> before = to_doubles(ids), wanted = to_doubles(targets);
+    std::vector<float> losses;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const double log_share =
+          log_probability(static_cast<int64_t>(before[i]), static_cast<int64_t>(wanted[i]));
+      losses.push_back(wanted[i] < 0 ? 0.0f : static_cast<float>(-log_share));
+    }
+    return from_values(losses, targets.shape());
   }
+  Tensor operator()(const Tensor&, const lockstep::Context&) const override { return {}; }
   Tensor loss(const Tensor&, const Tensor&, const lockstep::Context&, int64_t) const override { return {}; }
   Tensor next_logits(std::span<const NextTokens>, KeyValueCache&) const override { return {}; }
   int64_t vocabulary() const override { return score_test::vocabulary; }
@@ -58,13 +68,6 @@ class Digits final : public Tokenizer {
   }
   std::vector<int32_t> beginning() const override { return {}; }
 };
-
-double log_probability(int64_t before, int64_t id) {
-  double sum = 0.0;
-  for (int64_t other = 0; other < vocabulary; ++other)
-    sum += std::exp(static_cast<double>(logit(before, other)));
-  return static_cast<double>(logit(before, id)) - std::log(sum);
-}
 
 std::vector<int32_t> some_ids(int64_t count) {
   std::vector<int32_t> ids;
@@ -149,8 +152,8 @@ TEST(ScoreText, AnExampleIsATextOfItsOwnAndItsPromptDoesNotCount) {
       << "the second window begins in the prompt";
 }
 
-// The tokens are: 12 with answers of 2 and 4, of which the second begins in a window of 8 and ends in the
-// next, and an empty one at the end; 6 with answers of 2 and 1; 4 with an answer of 2.
+// The first conversation has 12 tokens: an answer of 2, one of 4 across two windows of 8, and an empty one.
+// The second has 6 tokens with answers of 2 and 1, the third 4 tokens with an answer of 2.
 TEST(ScoreText, AllAnswersOfAConversationCount) {
   const std::vector<int32_t> ids = some_ids(22);
   const Marks marks({2, ~4, 6, ~10, 12, 12, 13, ~15, 17, 18, 20, 22});

@@ -56,39 +56,31 @@ ModelDescription read_gpt2_config(const std::string& json, const std::string& or
           origin, ": vocab_size, n_positions and n_embd need a tensor of more than ", most_tensor_elements,
           " elements");
   require_computed(file, model.n_embd);
-  return {.options = model,
-          .ids = {.count = {},
-                  .beginning_of_text = token_of(file["bos_token_id"], model.vocab_size),
-                  .end_of_text = token_of(file["eos_token_id"], model.vocab_size)}};
+  return {.options = model, .ids = token_ids_of(file, model.vocab_size)};
 }
 
 std::string gpt2_config_json(const Gpt::Options& model, const TokenIds& ids, DType dtype) {
-  const Json json = {{"architectures", {"GPT2LMHeadModel"}},
-                     {"model_type", "gpt2"},
-                     {"vocab_size", model.vocabulary},
-                     {"n_positions", model.block_size},
-                     {"n_ctx", model.block_size},
-                     {"n_embd", model.width},
-                     {"n_layer", model.layers},
-                     {"n_head", model.heads},
-                     {"n_inner", nullptr},
-                     {"activation_function", model.activation == Gelu::erf ? "gelu" : "gelu_new"},
-                     {"resid_pdrop", model.dropout},
-                     {"embd_pdrop", model.dropout},
-                     {"attn_pdrop", model.dropout},
-                     {"layer_norm_epsilon", 1e-5},
-                     {"initializer_range", 0.02},
-                     {"scale_attn_weights", true},
-                     {"scale_attn_by_inverse_layer_idx", false},
-                     {"reorder_and_upcast_attn", false},
-                     {"add_cross_attention", false},
-                     {"use_cache", true},
-                     {"bos_token_id", json_or_null<Json>(ids.beginning_of_text)},
-                     {"eos_token_id", json_or_null<Json>(ids.end_of_text)},
-                     {"pad_token_id", nullptr},
-                     {"tie_word_embeddings", model.tie_weights},
-                     {"dtype", torch_name(dtype)},
-                     {"torch_dtype", torch_name(dtype)}};
+  Json json = {{"architectures", {"GPT2LMHeadModel"}},
+               {"model_type", "gpt2"},
+               {"vocab_size", model.vocabulary},
+               {"n_positions", model.block_size},
+               {"n_ctx", model.block_size},
+               {"n_embd", model.width},
+               {"n_layer", model.layers},
+               {"n_head", model.heads},
+               {"n_inner", nullptr},
+               {"activation_function", model.activation == Gelu::erf ? "gelu" : "gelu_new"},
+               {"resid_pdrop", model.dropout},
+               {"embd_pdrop", model.dropout},
+               {"attn_pdrop", model.dropout},
+               {"layer_norm_epsilon", 1e-5},
+               {"initializer_range", 0.02},
+               {"scale_attn_weights", true},
+               {"scale_attn_by_inverse_layer_idx", false},
+               {"reorder_and_upcast_attn", false},
+               {"add_cross_attention", false},
+               {"use_cache", true}};
+  add_common_fields(json, ids, model.tie_weights, dtype);
   return json.dump(2) + "\n";
 }
 

@@ -37,9 +37,7 @@ class PlainLlama final : public LlamaFamily {
   std::vector<std::string> model_types() const override { return {llama_name, "mistral"}; }
 
  protected:
-  LlamaKind kind(const ModelOptions& /*options*/) const override {
-    return {.architecture = "LlamaForCausalLM", .model_type = llama_name};
-  }
+  LlamaKind kind(const ModelOptions& /*options*/) const override { return LlamaKind::llama; }
 };
 
 }  // namespace

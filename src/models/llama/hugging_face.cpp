@@ -17,23 +17,14 @@ using ConfigField = JsonField<nlohmann::json>;
 
 constexpr const char* llama_prefix = "model.";
 
-double positive(const ConfigField& field, double otherwise) {
-  if (field.is_null()) return otherwise;
+double positive(const ConfigField& field) {
   field.require_is(field.number() > 0.0, "above 0");
   return field.number();
 }
 
-double at_least_one(const ConfigField& field, double otherwise) {
-  if (field.is_null()) return otherwise;
+double at_least_one(const ConfigField& field) {
   field.require_is(field.number() >= 1.0, "at least 1");
   return field.number();
-}
-
-/// Reads the member `name` of the rope's parameters, which is required.
-double rope_number(const ConfigField& parameters, const char* name) {
-  const ConfigField field = parameters[name];
-  field.require_is(!field.is_null(), "a number");
-  return positive(field, 0.0);
 }
 
 /// Reads rope_theta and rope_scaling of transformers 4, or rope_parameters of transformers 5. Both versions
@@ -43,12 +34,12 @@ RopeOptions read_rope(const ConfigField& file) {
   const ConfigField scaling = file["rope_scaling"];
   const bool is_scaled = !scaling.is_null() && !scaling.members().empty();
   const ConfigField parameters = file[is_scaled ? "rope_scaling" : "rope_parameters"];
-  rope.theta = at_least_one(file["rope_theta"], rope.theta);
+  if (const ConfigField theta = file["rope_theta"]; !theta.is_null()) rope.theta = at_least_one(theta);
   if (parameters.is_null()) return rope;
   for (const auto& [name, member] : parameters.members())
     member.require_is(!member.json().is_object(),
                       "a number or a text: all layers share one set of parameters");
-  rope.theta = at_least_one(parameters["rope_theta"], rope.theta);
+  if (const ConfigField theta = parameters["rope_theta"]; !theta.is_null()) rope.theta = at_least_one(theta);
   require_missing_or<nlohmann::json>(parameters["partial_rotary_factor"], 1.0);
   const ConfigField type = parameters[parameters["rope_type"].is_null() ? "type" : "rope_type"];
   const std::map<std::string, RopeScaling> known = {
@@ -57,11 +48,10 @@ RopeOptions read_rope(const ConfigField& file) {
   type.require_is(found != known.end(), "default, linear or llama3");
   rope.scaling = found->second;
   if (rope.scaling == RopeScaling::none) return rope;
-  rope.factor = rope_number(parameters, "factor");
-  parameters["factor"].require_is(rope.factor >= 1.0, "at least 1");
+  rope.factor = at_least_one(parameters["factor"]);
   if (rope.scaling == RopeScaling::linear) return rope;
-  rope.low_freq_factor = rope_number(parameters, "low_freq_factor");
-  rope.high_freq_factor = rope_number(parameters, "high_freq_factor");
+  rope.low_freq_factor = positive(parameters["low_freq_factor"]);
+  rope.high_freq_factor = positive(parameters["high_freq_factor"]);
   parameters["high_freq_factor"].require_is(rope.high_freq_factor > rope.low_freq_factor,
                                             "above low_freq_factor");
   rope.original_positions =
@@ -100,6 +90,17 @@ void require_computed_llama(const ConfigField& file, int64_t positions) {
                     ": attention within a window is not supported");
 }
 
+/// The names of a kind in a config.json.
+struct KindNames {
+  const char *architecture, *model_type;
+};
+
+KindNames names_of(LlamaKind kind) {
+  if (kind == LlamaKind::qwen2) return {"Qwen2ForCausalLM", "qwen2"};
+  if (kind == LlamaKind::qwen3) return {"Qwen3ForCausalLM", "qwen3"};
+  return {"LlamaForCausalLM", llama_name};
+}
+
 LlamaOptions read_own_options(const ConfigField& file, const ModelOptions& model) {
   const auto size_or = [&](const char* name, int64_t otherwise) {
     return file[name].is_null() ? otherwise : file[name].whole<int64_t>(1, int64_t{1} << 20);
@@ -116,8 +117,9 @@ LlamaOptions read_own_options(const ConfigField& file, const ModelOptions& model
   LlamaOptions own{.n_kv_head = size_or("num_key_value_heads", model.n_head),
                    .head_dim = size_or("head_dim", is_qwen3 ? 128 : model.n_embd / model.n_head),
                    .intermediate_size = file["intermediate_size"].whole<int64_t>(1, int64_t{1} << 24),
-                   .norm_epsilon = positive(file["rms_norm_eps"], 1e-6),
-                   .rope = read_rope(file)};
+                   .norm_epsilon = file["rms_norm_eps"].is_null() ? 1e-6 : positive(file["rms_norm_eps"]),
+                   .rope = read_rope(file),
+                   .qwen = type == "qwen2" ? LlamaKind::qwen2 : LlamaKind::qwen3};
   key_heads.require_is(model.n_head % own.n_kv_head == 0,
                        "a divisor of num_attention_heads = ", model.n_head);
   const bool is_even = own.head_dim > 0 && own.head_dim % 2 == 0;
@@ -145,19 +147,16 @@ ModelDescription read_llama_config(const std::string& json, const std::string& o
   require(rows <= most_tensor_elements / model.n_embd, origin,
           ": vocab_size, intermediate_size, head_dim and hidden_size need a tensor of more than ",
           most_tensor_elements, " elements");
-  return {.options = model,
-          .ids = {.count = {},
-                  .beginning_of_text = token_of(file["bos_token_id"], model.vocab_size),
-                  .end_of_text = token_of(file["eos_token_id"], model.vocab_size)}};
+  return {.options = model, .ids = token_ids_of(file, model.vocab_size)};
 }
 
-std::string llama_config_json(const Llama::Options& model, const LlamaKind& kind, const TokenIds& ids,
-                              DType dtype) {
+std::string llama_config_json(const Llama::Options& model, const TokenIds& ids, DType dtype) {
   const Json scaling = rope_json(model.rope);
   Json parameters = scaling;
   parameters["rope_theta"] = model.rope.theta;
-  Json json = {{"architectures", {kind.architecture}},
-               {"model_type", kind.model_type},
+  const KindNames names = names_of(model.kind);
+  Json json = {{"architectures", {names.architecture}},
+               {"model_type", names.model_type},
                {"vocab_size", model.vocabulary},
                {"hidden_size", model.width},
                {"intermediate_size", model.hidden},
@@ -174,19 +173,15 @@ std::string llama_config_json(const Llama::Options& model, const LlamaKind& kind
                {"rope_theta", model.rope.theta},
                {"rope_scaling", model.rope.scaling == RopeScaling::none ? Json(nullptr) : scaling},
                {"rope_parameters", parameters}};
-  if (!kind.has_biases) json["attention_bias"] = false;
-  if (std::string(kind.model_type) == llama_name) json["mlp_bias"] = false;
-  if (kind.has_biases || kind.has_qk_norms) {
+  if (model.kind != LlamaKind::qwen2) json["attention_bias"] = false;
+  if (model.kind == LlamaKind::llama) {
+    json["mlp_bias"] = false;
+  } else {
     json["use_sliding_window"] = false;
     json["sliding_window"] = nullptr;
     json["max_window_layers"] = model.layers;
   }
-  json["bos_token_id"] = json_or_null<Json>(ids.beginning_of_text);
-  json["eos_token_id"] = json_or_null<Json>(ids.end_of_text);
-  json["pad_token_id"] = nullptr;
-  json["tie_word_embeddings"] = model.tie_weights;
-  json["dtype"] = torch_name(dtype);
-  json["torch_dtype"] = torch_name(dtype);
+  add_common_fields(json, ids, model.tie_weights, dtype);
   return json.dump(2) + "\n";
 }
 
@@ -208,12 +203,12 @@ std::map<std::string, Shape> llama_tensors(const Llama::Options& model) {
     add("mlp.gate_proj.weight", {model.hidden, width});
     add("mlp.up_proj.weight", {model.hidden, width});
     add("mlp.down_proj.weight", {width, model.hidden});
-    if (model.has_biases) {
+    if (model.has_biases()) {
       add("self_attn.q_proj.bias", {queries});
       add("self_attn.k_proj.bias", {keys});
       add("self_attn.v_proj.bias", {keys});
     }
-    if (model.has_qk_norms)
+    if (model.has_head_norms())
       for (const char* norm : {"self_attn.q_norm.weight", "self_attn.k_norm.weight"}) add(norm, {size});
   }
   return tensors;

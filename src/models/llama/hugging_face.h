@@ -11,22 +11,13 @@
 
 namespace lockstep {
 
-/// A model of Hugging Face that has Llama's structure.
-struct LlamaKind {
-  const char* architecture;   ///< "LlamaForCausalLM"
-  const char* model_type;     ///< "llama"
-  bool has_biases = false;    ///< of queries, keys and values
-  bool has_qk_norms = false;  ///< of each head of queries and keys
-};
-
 /// Reads a config.json from an untrusted source, as Family::read_config() does. Dropout is not read, because
 /// training has its own setting. The file has the form of transformers 4 or 5.
 ModelDescription read_llama_config(const std::string& json, const std::string& origin);
 
 /// Returns the config.json of such a model whose file has tensors of this dtype. Transformers 4 and 5 read
 /// it.
-std::string llama_config_json(const Llama::Options& model, const LlamaKind& kind, const TokenIds& ids,
-                              DType dtype = DType::f32);
+std::string llama_config_json(const Llama::Options& model, const TokenIds& ids, DType dtype = DType::f32);
 
 /// Returns the shapes of the model's tensors by their names in LlamaModel. A LlamaForCausalLM puts "model."
 /// in front of these names. lm_head.weight is included unless it is tied.

@@ -1,24 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/llama/llama.h"
 
-#include <algorithm>
 #include <cmath>
 #include <memory>
-#include <utility>
 
+#include "models/llama/hugging_face.h"
 #include "models/llama/llama_block.h"
 
 namespace lockstep {
 namespace {
-
-Llama::Options validated(Llama::Options options) {
-  if (options.rows == 0) options.rows = options.vocabulary;
-  options.heads.check();
-  expect(options.head_size > 0 && options.head_size % 2 == 0, "a Llama's heads have an even size, not ",
-         options.head_size);
-  expect(options.hidden > 0, "a Llama's feed-forward layer needs a width");
-  return options;
-}
 
 Decoder::Sizes sizes_of(const Llama::Options& o) {
   return {.vocabulary = o.vocabulary,
@@ -27,19 +17,21 @@ Decoder::Sizes sizes_of(const Llama::Options& o) {
           .width = o.width,
           .attention_width = o.heads.queries * o.head_size,
           .dropout = o.dropout,
+          .tie_weights = o.tie_weights,
+          .dtype = o.dtype,
           .recompute = o.recompute};
 }
 
 Decoder::Parts parts_of_llama(const Llama::Options& o) {
+  o.heads.check();
+  expect(o.head_size > 0 && o.head_size % 2 == 0, "a Llama's heads have an even size, not ", o.head_size);
+  expect(o.hidden > 0, "a Llama's feed-forward layer needs a width");
   Decoder::Parts parts{
-      .tokens = std::make_unique<Embedding>(o.rows, o.width, o.dtype),
       .positions = std::make_unique<RotaryPositions>(rotary_frequencies(o.head_size, o.rope), o.dtype),
       .blocks = {},
-      .final_norm = std::make_unique<RmsNorm>(o.width, o.epsilon, o.dtype),
-      .head = {}};
+      .final_norm = std::make_unique<RmsNorm>(o.width, o.epsilon, o.dtype)};
   for (int64_t layer = 0; layer < o.layers; ++layer)
     parts.blocks.push_back(std::make_unique<LlamaBlock>(o, static_cast<uint32_t>(layer)));
-  if (!o.tie_weights) parts.head = std::make_unique<Linear>(o.width, o.rows, false, o.dtype);
   return parts;
 }
 
@@ -61,19 +53,17 @@ void initialize_matrices(const std::vector<NamedTensor>& parameters, int64_t lay
 
 }  // namespace
 
-Llama::Llama(const Options& options, uint64_t seed, Texts texts)
-    : Decoder(sizes_of(validated(options)), parts_of_llama(validated(options)), llama_names),
-      options_(validated(options)),
-      texts_(std::move(texts)) {
+Llama::Llama(const Options& options, uint64_t seed)
+    : Decoder(sizes_of(options), parts_of_llama(options), llama_names), options_(options) {
   initialize_matrices(parameters(), options.layers, seed);
 }
 
 ModelLayout Llama::layout(const TokenIds& ids) const {
   Options stored = options_;
-  if (ids.count) stored.vocabulary = std::min(stored.vocabulary, *ids.count);
-  ModelLayout layout{.rows = {{"model.embed_tokens.weight", stored.vocabulary}}};
-  if (!options_.tie_weights) layout.rows["lm_head.weight"] = stored.vocabulary;
-  if (texts_) layout.texts = texts_(stored, ids);
+  stored.vocabulary = stored_vocabulary(ids);
+  ModelLayout layout = Decoder::layout(ids);
+  layout.texts = {{"config.json", llama_config_json(stored, ids)},
+                  {"generation_config.json", generation_config_json(ids)}};
   return layout;
 }
 

@@ -16,15 +16,15 @@ class RotaryAttention final : public SelfAttention {
       : heads_(o.heads),
         size_(o.head_size),
         dropout_(o.dropout),
-        query_(o.width, o.heads.queries * o.head_size, o.has_biases, o.dtype),
-        key_(o.width, o.heads.keys * o.head_size, o.has_biases, o.dtype),
-        value_(o.width, o.heads.keys * o.head_size, o.has_biases, o.dtype),
+        query_(o.width, o.heads.queries * o.head_size, o.has_biases(), o.dtype),
+        key_(o.width, o.heads.keys * o.head_size, o.has_biases(), o.dtype),
+        value_(o.width, o.heads.keys * o.head_size, o.has_biases(), o.dtype),
         output_(o.heads.queries * o.head_size, o.width, false, o.dtype) {
     add_part("q_proj", query_);
     add_part("k_proj", key_);
     add_part("v_proj", value_);
     add_part("o_proj", output_);
-    if (!o.has_qk_norms) return;
+    if (!o.has_head_norms()) return;
     query_norm_ = std::make_unique<RmsNorm>(o.head_size, o.epsilon, o.dtype);
     key_norm_ = std::make_unique<RmsNorm>(o.head_size, o.epsilon, o.dtype);
     add_part("q_norm", *query_norm_);

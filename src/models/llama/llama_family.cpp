@@ -3,7 +3,6 @@
 
 #include "config/rows.h"
 #include "core/error.h"
-#include "models/llama/llama_options.h"
 
 namespace lockstep {
 namespace {
@@ -45,7 +44,7 @@ ModelOptions LlamaFamily::ordinary() const {
   return sizes;
 }
 
-Rows<ModelOptions> LlamaFamily::rows() const {
+Rows<LlamaOptions> LlamaFamily::own_rows() const {
   using O = LlamaOptions;
   constexpr auto semantic = KeyClass::semantic;
   Rows<O> rows("model", "Model");
@@ -62,14 +61,18 @@ Rows<ModelOptions> LlamaFamily::rows() const {
       .also_called({"rms_norm_eps"});
   const Rows<O> of_rope = rope_rows();
   for (const auto& row : of_rope.rows()) rows.add(row);
+  return rows;
+}
+
+Rows<ModelOptions> LlamaFamily::rows() const {
   return rows_within<ModelOptions>(
-      rows, [](auto& model) -> auto& { return model.template own_options<LlamaOptions>(llama_name); });
+      own_rows(), [](auto& model) -> auto& { return model.template own_options<LlamaOptions>(llama_name); });
 }
 
 void LlamaFamily::check(const ModelOptions& options) const {
   const LlamaOptions& own = own_of(options);
   // transformers refuses a Llama of other sizes, even if head_dim is given.
-  if (own.head_dim == 0 || std::string(kind(options).model_type) == llama_name) Family::check(options);
+  if (own.head_dim == 0 || kind(options) == LlamaKind::llama) Family::check(options);
   const int64_t keys = own.key_heads(options), size = own.head_size(options);
   require(options.n_head % keys == 0, "model.n_head = ", options.n_head,
           " is not a multiple of model.n_kv_head = ", keys, "; change one of them");
@@ -90,8 +93,8 @@ int64_t LlamaFamily::head_size(const ModelOptions& options) const {
 
 Llama::Options LlamaFamily::sizes_of(const ModelOptions& options, const Recompute& recompute) const {
   const LlamaOptions& own = own_of(options);
-  const LlamaKind of = kind(options);
-  return {.vocabulary = options.vocab_size,
+  return {.kind = kind(options),
+          .vocabulary = options.vocab_size,
           .rows = table_rows(options),
           .block_size = options.n_positions,
           .layers = options.n_layer,
@@ -101,8 +104,6 @@ Llama::Options LlamaFamily::sizes_of(const ModelOptions& options, const Recomput
           .hidden = own.hidden(options),
           .dropout = options.dropout,
           .epsilon = own.norm_epsilon,
-          .has_biases = of.has_biases,
-          .has_qk_norms = of.has_qk_norms,
           .tie_weights = options.tie_weights,
           .rope = own.rope,
           .recompute = recompute};
@@ -110,12 +111,7 @@ Llama::Options LlamaFamily::sizes_of(const ModelOptions& options, const Recomput
 
 std::unique_ptr<LanguageModel> LlamaFamily::make(const ModelOptions& options, const Recompute& recompute,
                                                  uint64_t seed) const {
-  return std::make_unique<Llama>(sizes_of(options, recompute), seed,
-                                 [of = kind(options)](const Llama::Options& stored, const TokenIds& ids) {
-                                   return std::map<std::string, std::string>{
-                                       {"config.json", llama_config_json(stored, of, ids)},
-                                       {"generation_config.json", generation_config_json(ids)}};
-                                 });
+  return std::make_unique<Llama>(sizes_of(options, recompute), seed);
 }
 
 ModelDescription LlamaFamily::read_config(const std::string& json, const std::string& origin) const {
@@ -126,7 +122,7 @@ ModelDescription LlamaFamily::read_config(const std::string& json, const std::st
 }
 
 std::string LlamaFamily::config_json(const ModelDescription& model, DType dtype) const {
-  return llama_config_json(sizes_of(model.options), kind(model.options), model.ids, dtype);
+  return llama_config_json(sizes_of(model.options), model.ids, dtype);
 }
 
 std::map<std::string, Shape> LlamaFamily::stored_tensors(const ModelDescription& model) const {

@@ -7,6 +7,7 @@
 
 #include "models/family.h"
 #include "models/llama/hugging_face.h"
+#include "models/llama/llama_options.h"
 
 namespace lockstep {
 
@@ -30,6 +31,7 @@ class LlamaFamily : public Family {
   Head head(const ModelDescription& model) const override;
 
  protected:
+  virtual Rows<LlamaOptions> own_rows() const;
   virtual LlamaKind kind(const ModelOptions& options) const = 0;
 
  private:

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "models/llama/rotary_frequencies.h"
+#include "models/llama/llama.h"
 #include "models/model_options.h"
 
 namespace lockstep {
@@ -15,6 +15,7 @@ struct LlamaOptions {
   int64_t intermediate_size = 0;  ///< 0: 8 / 3 of n_embd, rounded up to a multiple of 64
   double norm_epsilon = 1e-5;
   RopeOptions rope = {};
+  LlamaKind qwen = LlamaKind::qwen3;  ///< the kind of a Qwen
 
   int64_t key_heads(const ModelOptions& model) const { return n_kv_head > 0 ? n_kv_head : model.n_head; }
   int64_t head_size(const ModelOptions& model) const {

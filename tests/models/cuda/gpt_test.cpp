@@ -3,56 +3,25 @@
 #include "models/gpt2/gpt.h"
 
 #include <cmath>
-#include <map>
 
+#include "models/cuda/model_on_gpu.h"
 #include "models/gpt2/gpt2_block.h"
-#include "parameters/parameter_space.h"
-#include "support/cuda.h"
-#include "support/gradient_check.h"
 #include "tensor/checkpoint.h"
 
-namespace lockstep {
+namespace lockstep::model_on_gpu {
 namespace {
-
-constexpr int64_t vocabulary = 65, time = 40, batch = 2;
 
 Gpt::Options options_of(double dropout) {
   return {
       .vocabulary = vocabulary, .block_size = 48, .layers = 2, .heads = 2, .width = 64, .dropout = dropout};
 }
 
-using Values = std::vector<double>;
-
-/// Returns the loss and every gradient by name. The gradients are those of `scale` times the loss.
 std::map<std::string, Values> run(const Stream& stream, DType precision, double dropout,
                                   int64_t rows_at_once = 0, double scale = 1.0, int64_t rows = 0) {
-  set_current_stream(stream);
-  std::map<std::string, Values> results;
-  {
-    Gpt::Options options = options_of(dropout);
-    options.rows = rows;
-    const Gpt model(options, 7);
-    ParameterSpace space(model.parameters());
-    space.set_precision(precision);
-    const Tensor ids = from_values(random_id_values(batch * time, vocabulary, 1), {batch, time});
-    const Tensor targets = from_values(random_id_values(batch * time, vocabulary, 2), {batch, time});
-    const Context context{.training = true, .seed = 3, .step = 5, .sample = 8};
-    const Tensor loss = model.loss(ids, targets, context, rows_at_once);
-    results["loss"] = {item(loss)};
-    backward(loss, scale);
-    for (const auto& [name, tensor] : model.parameters()) results[name] = to_doubles(tensor.grad());
-  }
-  set_current_stream(cpu_stream());
-  return results;
-}
-
-void expect_near(const std::map<std::string, Values>& actual, const std::map<std::string, Values>& expected,
-                 double loss_bound, double gradient_bound) {
-  EXPECT_NEAR(actual.at("loss")[0], expected.at("loss")[0], loss_bound);
-  for (const auto& [name, values] : expected)
-    if (name != "loss") {
-      EXPECT_LE(relative_error(actual.at(name), values), gradient_bound) << name;
-    }
+  Gpt::Options options = options_of(dropout);
+  options.rows = rows;
+  return gradients_on(stream, [&] { return Gpt(options, 7); },
+                      {.precision = precision, .rows_at_once = rows_at_once, .scale = scale});
 }
 
 // The deepest path has about 200 roundings of 2^-24, and exponentials accurate to 2^-22.
@@ -62,27 +31,11 @@ TEST(GptOnGpu, SinglePrecisionGivesTheCpusGradients) {
     expect_near(run(gpu_stream(), DType::f32, dropout), run(cpu_stream(), DType::f32, dropout), 2e-6, 5e-5);
 }
 
-// Two texts are read together, cut in different places.
 TEST(GptOnGpu, ACacheGivesTheCpusLogits) {
   LOCKSTEP_NEEDS_GPU();
   const auto logits_on = [](const Stream& stream, DType precision) {
-    set_current_stream(stream);
-    Values logits;
-    {
-      const Gpt model(options_of(0.0), 7);
-      ParameterSpace space(model.parameters());
-      space.set_precision(precision);
-      KeyValueCache cache{.texts = 2, .capacity = 48};
-      const std::vector<int32_t> ids = random_id_values(time, vocabulary, 1);
-      const auto part = [&](int64_t text, int64_t begin, int64_t end) {
-        return NextTokens{.text = text, .past = begin, .ids = {ids.begin() + begin, ids.begin() + end}};
-      };
-      for (const auto& parts :
-           {std::vector{part(0, 0, 5), part(1, 0, 30)}, {part(0, 5, 6), part(1, 30, 31)}, {part(0, 6, 40)}})
-        for (const double logit : to_doubles(model.next_logits(parts, cache))) logits.push_back(logit);
-    }
-    set_current_stream(cpu_stream());
-    return logits;
+    return cached_logits_on(
+        stream, [] { return Gpt(options_of(0.0), 7); }, precision);
   };
   EXPECT_LE(relative_error(logits_on(gpu_stream(), DType::f32), logits_on(cpu_stream(), DType::f32)), 5e-5);
   EXPECT_LE(relative_error(logits_on(gpu_stream(), DType::bf16), logits_on(cpu_stream(), DType::f32)), 2e-2);
@@ -184,4 +137,4 @@ TEST(GptOnGpu, BitsDoNotDependOnTheSchedule) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::model_on_gpu

@@ -19,20 +19,16 @@ namespace {
 
 constexpr int64_t vocabulary = 13, time_steps = 7;
 
-/// The structures of Llama, Qwen2 and Qwen3, with heads apart from the width.
-enum class Kind { llama, qwen2, qwen3 };
-
-Llama::Options options_of(Kind kind, DType dtype) {
-  return {.vocabulary = vocabulary,
+Llama::Options options_of(LlamaKind kind, DType dtype) {
+  return {.kind = kind,
+          .vocabulary = vocabulary,
           .block_size = time_steps + 1,
           .layers = 2,
           .heads = {4, 2},
           .head_size = 6,
           .width = 10,
           .hidden = 9,
-          .has_biases = kind == Kind::qwen2,
-          .has_qk_norms = kind == Kind::qwen3,
-          .tie_weights = kind == Kind::llama,
+          .tie_weights = kind == LlamaKind::llama,
           .dtype = dtype};
 }
 
@@ -45,8 +41,9 @@ void enlarge(const LanguageModel& model, double std) {
   }
 }
 
-class LlamaOf : public testing::TestWithParam<Kind> {};
-INSTANTIATE_TEST_SUITE_P(Kinds, LlamaOf, testing::Values(Kind::llama, Kind::qwen2, Kind::qwen3));
+class LlamaOf : public testing::TestWithParam<LlamaKind> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, LlamaOf,
+                         testing::Values(LlamaKind::llama, LlamaKind::qwen2, LlamaKind::qwen3));
 
 TEST_P(LlamaOf, GradientsAreThoseOfCentralDifferences) {
   for (const double dropout : {0.0, 0.2}) {
@@ -115,7 +112,7 @@ TEST(RotaryFrequencies, AreThoseOfTheFormulaUpToLongContexts) {
 }
 
 TEST(LlamaSizes, FlopsCountHeadsApartFromTheWidth) {
-  const Llama model(options_of(Kind::llama, DType::f32), 1);
+  const Llama model(options_of(LlamaKind::llama, DType::f32), 1);
   // A block has q and o of 10 x 24, k and v of 10 x 12, and three matrices of 10 x 9.
   const double weights = 13 * 10 + 2 * (2 * 240 + 2 * 120 + 3 * 90);
   EXPECT_EQ(model.flops_per_token(5), 6 * weights + 12.0 * 2 * 24 * 5);
