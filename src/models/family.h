@@ -22,6 +22,13 @@ struct ModelDescription {
   TokenIds ids = {};
 };
 
+/// A key that memory grows with, its value, and its value in an ordinary model.
+struct SizeKey {
+  std::string key;
+  int64_t value = 0;
+  int64_t ordinary = 1;
+};
+
 /// A family of language models, such as GPT-2. A folder src/models/x defines one: a function x_family()
 /// returns it. Nothing else knows the family.
 class Family {
@@ -36,6 +43,8 @@ class Family {
   /// Returns the sizes of an ordinary model. Memory plans blame the size that exceeds its ordinary value
   /// most.
   virtual ModelOptions ordinary() const = 0;
+  /// Returns those of the family's own keys. A key without a value has no effect.
+  virtual std::vector<SizeKey> own_sizes(const ModelOptions& /*options*/) const { return {}; }
   /// Returns the rows of the options that not all families have. ModelOptions::own holds them. Related
   /// families may share rows.
   virtual Rows<ModelOptions> rows() const = 0;

@@ -134,6 +134,12 @@ std::string line(const std::string& name, double bytes) {
   return concat("  ", left_aligned(name, 35 - amount.size()), amount, "\n");
 }
 
+/// Returns the largest row that a key can be blamed for.
+const MemoryRow& blamed_row(const MemoryPlan& plan) {
+  const auto bytes = [](const MemoryRow& row) { return row.key.empty() ? -1.0 : row.bytes; };
+  return *std::ranges::max_element(plan.rows, {}, bytes);
+}
+
 /// Returns the rows of at least 1 % of the peak, as text.
 std::string large_rows(const MemoryPlan& plan) {
   std::vector<std::string> all;
@@ -284,8 +290,10 @@ std::string describe_plan(const Job& job, const Planner& planner) {
                   : "no train.batch_size fits\n";
   if (verdict.fits()) return text;
   const auto remedy = cheapest_remedy(job, planner);
+  const MemoryRow& row = blamed_row(plan);
   text += remedy ? concat("the cheapest change that fits: ", describe(*remedy), "\n")
-                 : "nothing but a narrower model fits: lower model.n_embd or data.block_size\n";
+                 : concat("no change of the training fits; the largest part grows with ", row.key, " = ",
+                          value_of(job, row.key), "\n");
   const std::string ranks = describe_ranks(job, planner);
   return text + (ranks.empty() ? "" : ranks + "\n");
 }
@@ -294,8 +302,7 @@ MemoryPlan require_memory(const Job& job, const Planner& planner) {
   MemoryPlan plan = planner.plan(job);
   const MemoryVerdict verdict = judge(plan, planner.limits);
   if (verdict.fits()) return plan;
-  const auto blamed = [](const MemoryRow& row) { return row.key.empty() ? -1.0 : row.bytes; };
-  const MemoryRow& largest = *std::ranges::max_element(plan.rows, {}, blamed);
+  const MemoryRow& largest = blamed_row(plan);
   // Rows describe the memory of the device that computes.
   const bool is_beside = plan.on_host > 0 && verdict.limit.bounds != MemoryLimit::Bounds::resident;
   const std::string key = is_beside ? "dist.offload" : largest.key;

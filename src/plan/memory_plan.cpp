@@ -15,33 +15,34 @@
 namespace lockstep {
 namespace {
 
-/// A key that memory is proportional to, with its value here and in an ordinary model.
-struct Factor {
-  std::string key;
-  int64_t value = 0;
-  int64_t ordinary = 1;
-};
-
 /// Returns the key that exceeds its ordinary value most. Such a key is mistyped or set too high.
-std::string dominant(const std::vector<Factor>& factors) {
-  const auto excess = [](const Factor& factor) {
-    return static_cast<double>(factor.value) / static_cast<double>(factor.ordinary);
+std::string dominant(const std::vector<SizeKey>& keys) {
+  const auto excess = [](const SizeKey& key) {
+    return static_cast<double>(key.value) / static_cast<double>(key.ordinary);
   };
-  return std::ranges::max_element(factors, {}, excess)->key;
+  return std::ranges::max_element(keys, {}, excess)->key;
 }
 
 /// The keys to blame for memory that grows with the model or with the batch.
 struct Blame {
   explicit Blame(const Job& job) {
-    const ModelOptions ordinary = family_of(job.model).ordinary();
-    const Factor width{"model.n_embd", job.model.n_embd, ordinary.n_embd};
-    const Factor layers{"model.n_layer", job.model.n_layer, ordinary.n_layer};
-    const Factor vocabulary{"model.vocab_size", job.model.vocab_size, ordinary.vocab_size};
-    const Factor block{"data.block_size", job.text.block_size, ordinary.n_positions};
-    const Factor batch{"train.batch_size", job.micro_batch(), 64};
-    model = dominant({width, layers, vocabulary, block});
-    activations = dominant({batch, block, width, layers});
-    backward = dominant({batch, block, width, layers, vocabulary});
+    const Family& family = family_of(job.model);
+    const ModelOptions ordinary = family.ordinary();
+    const SizeKey vocabulary{"model.vocab_size", job.model.vocab_size, ordinary.vocab_size};
+    const SizeKey block{"data.block_size", job.text.block_size, ordinary.n_positions};
+    const SizeKey batch{"train.batch_size", job.micro_batch(), 64};
+    std::vector<SizeKey> keys = {{"model.n_embd", job.model.n_embd, ordinary.n_embd},
+                                 {"model.n_layer", job.model.n_layer, ordinary.n_layer}};
+    const std::vector<SizeKey> own = family.own_sizes(job.model);
+    keys.insert(keys.end(), own.begin(), own.end());
+    const auto dominant_with = [&keys](std::vector<SizeKey> more) {
+      more.insert(more.end(), keys.begin(), keys.end());
+      return dominant(more);
+    };
+    activations = dominant_with({batch, block});
+    backward = dominant_with({batch, block, vocabulary});
+    keys.insert(keys.end(), {vocabulary, block});
+    model = dominant(keys);
     logits = dominant({batch, block, vocabulary});
     in_pieces = job.compute.logit_rows > 0;
   }

@@ -44,6 +44,15 @@ ModelOptions LlamaFamily::ordinary() const {
   return sizes;
 }
 
+std::vector<SizeKey> LlamaFamily::own_sizes(const ModelOptions& options) const {
+  const LlamaOptions& own = own_of(options);
+  // Queries have n_head x head_dim columns.
+  const int64_t heads = own.head_dim > 0 ? options.n_head : 0;
+  return {{"model.intermediate_size", own.intermediate_size, 8192},
+          {"model.head_dim", own.head_dim, 64},
+          {"model.n_head", heads, 32}};
+}
+
 Rows<LlamaOptions> LlamaFamily::own_rows() const {
   using O = LlamaOptions;
   constexpr auto semantic = KeyClass::semantic;

@@ -15,6 +15,7 @@ namespace lockstep {
 class LlamaFamily : public Family {
  public:
   ModelOptions ordinary() const override;
+  std::vector<SizeKey> own_sizes(const ModelOptions& options) const override;
   Rows<ModelOptions> rows() const override;
   void check(const ModelOptions& options) const override;
   int64_t head_size(const ModelOptions& options) const override;
