@@ -24,7 +24,7 @@ from pathlib import Path
 
 import torch
 from lockstep_run import REPOSITORY, Lockstep, steps_of
-from processor import is_amd, processor
+from processor import commit, is_amd, processor
 from pytorch_gpt import Shape
 
 TABLE = REPOSITORY / "bench" / "results" / "compare_cpu.csv"
@@ -238,10 +238,8 @@ class Comparison:
 
 
 def surroundings():
-    def output(*command):
-        return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True).stdout.strip()
-    return {"date": datetime.date.today().isoformat(), "commit": output("git", "describe", "--always", "--dirty"),
-            "cpu": processor(), "cores": len(os.sched_getaffinity(0)), "load_before": round(os.getloadavg()[0], 1)}
+    return {"date": datetime.date.today().isoformat(), "commit": commit(), "cpu": processor(),
+            "cores": len(os.sched_getaffinity(0)), "load_before": round(os.getloadavg()[0], 1)}
 
 
 def append(row):

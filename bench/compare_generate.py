@@ -22,7 +22,7 @@ from pathlib import Path
 
 import torch
 import transformers
-from processor import processor
+from processor import commit, processor
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 WORKLOADS = {  # the GPT-2s of bench_generate
@@ -66,10 +66,8 @@ def lockstep(workload, batch, options):
 
 
 def surroundings(options):
-    def output(*command):
-        return subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY).stdout.strip()
-    return {"date": datetime.date.today().isoformat(), "commit": output("git", "describe", "--always", "--dirty"),
-            "cpu": processor(), "cores": os.cpu_count(), "load_before": round(os.getloadavg()[0], 2),
+    return {"date": datetime.date.today().isoformat(), "commit": commit(), "cpu": processor(), "cores": os.cpu_count(),
+            "load_before": round(os.getloadavg()[0], 2),
             "pytorch": torch.__version__, "transformers": transformers.__version__, "threads": options.threads}
 
 

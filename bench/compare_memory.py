@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 
-from processor import processor
+from processor import commit, processor
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -91,9 +91,8 @@ def main():
     options.add_argument("--append", action="store_true", help="add rows to bench/results/memory.csv")
     options.add_argument("--only", default="", help="run only cases whose names contain this text")
     options = options.parse_args()
-    commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
     about = {"date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
-             "commit": commit.stdout.strip(), "device": processor(), "cores": os.cpu_count()}
+             "commit": commit(), "device": processor(), "cores": os.cpu_count()}
     rows = []
     for name, ranks, settings in CASES:
         if options.only not in name:

@@ -7,6 +7,8 @@ import re
 import subprocess
 from pathlib import Path
 
+from processor import commit
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 COLUMNS = ["date", "commit", "device", "driver", "benchmark", "case", "shape", "dtype", "us", "spread", "rate", "unit",
            "ceiling", "percent", "peer", "peer_rate"]
@@ -39,8 +41,7 @@ class Table:
     def append(self, rows):
         """Appends rows. Each row is a dict of the columns from `case` on. Missing columns stay empty."""
         place = {"date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%MZ"),
-                 "commit": output("git", "describe", "--always", "--dirty") or "unknown", "device": self.device,
-                 "driver": self.driver, "benchmark": "compare_pytorch"}
+                 "commit": commit(), "device": self.device, "driver": self.driver, "benchmark": "compare_pytorch"}
         is_new = not self.path.exists()
         with self.path.open("a", newline="") as file:
             writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")

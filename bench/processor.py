@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processor's name in the rows of the comparisons."""
+"""The processor's name and the commit in the rows of the comparisons."""
 
 import os
 import re
+import subprocess
 from pathlib import Path
 
 
@@ -21,3 +22,9 @@ def processor():
     flags = facts.get("flags", "").split()
     kind = next((kind for kind in ("amx_bf16", "avx512_bf16", "avx512f", "avx2") if kind in flags), "")
     return f"{facts.get('model name', os.uname().machine)} {kind}".strip()
+
+
+def commit():
+    """Returns the commit of the checkout, as bench/commit.sh prints it."""
+    script = Path(__file__).resolve().parent / "commit.sh"
+    return subprocess.run([script], check=True, capture_output=True, text=True).stdout.strip()

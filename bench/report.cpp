@@ -20,8 +20,8 @@ namespace lockstep {
 namespace {
 
 std::string commit() {
-  const std::string command = "git -C '" LOCKSTEP_SOURCE_DIR "' describe --always --dirty 2>/dev/null";
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(
+      popen("'" LOCKSTEP_SOURCE_DIR "/bench/commit.sh' 2>/dev/null", "r"), pclose);
   char text[128] = {};
   if (!pipe || !std::fgets(text, sizeof(text), pipe.get())) return "unknown";
   std::string line = text;
