@@ -226,18 +226,25 @@ void multiply_transposed(T* sums, const T* left, int64_t rows, Lanes<S> right, i
                          int64_t depth) {
   const FlushSubnormals<S> flush;
   constexpr int64_t width = vector_lanes<T>;
-  alignas(64) T piece[width * width];
+  alignas(64) T pieces[2][width * width];
   alignas(64) T block[most_strip_rows * width];
   std::fill_n(sums, rows * width, T{0});
   for (int64_t first = 0; first < depth; first += depth_block) {
     T* target = first == 0 ? sums : block;
     const int64_t end = std::min(first + depth_block, depth);
     if (first > 0) std::fill_n(block, rows * width, T{0});
-    for (int64_t begin = first; begin < end; begin += width) {
-      const int64_t length = std::min(end - begin, width);
+    const auto length_at = [&](int64_t begin) { return std::min(end - begin, width); };
+    const auto pack = [&](int64_t begin) {
       ask_for_next<T>(right, begin);
-      pack_transposed(piece, Lanes<S>{right.data + begin, right.lane_stride, 1}, columns, length);
-      accumulate<1>(target, rows, Operands<T>{left + begin, depth, piece, width, length});
+      pack_transposed(pieces[begin / width % 2], Lanes<S>{right.data + begin, right.lane_stride, 1}, columns,
+                      length_at(begin));
+    };
+    // A chain of sums waits for each of its additions. Meanwhile the processor packs the next square.
+    pack(first);
+    for (int64_t begin = first; begin < end; begin += width) {
+      if (begin + width < end) pack(begin + width);
+      const T* piece = pieces[begin / width % 2];
+      accumulate<1>(target, rows, Operands<T>{left + begin, depth, piece, width, length_at(begin)});
     }
     if (first > 0)
       for (int64_t i = 0; i < rows * width; i += width)
