@@ -67,8 +67,8 @@ def lockstep(workload, batch, options):
 
 def surroundings(options):
     return {"date": datetime.date.today().isoformat(), "commit": commit(), "cpu": processor(), "cores": os.cpu_count(),
-            "load_before": round(os.getloadavg()[0], 2),
-            "pytorch": torch.__version__, "transformers": transformers.__version__, "threads": options.threads}
+            "load_before": round(os.getloadavg()[0], 2), "pytorch": torch.__version__,
+            "transformers": transformers.__version__, "threads": options.threads}
 
 
 def append(row):

@@ -94,7 +94,7 @@ append() {
   if [[ $dry ]]; then return; fi
   local columns=date,commit,device,driver,benchmark,case,shape,dtype,us,spread,rate,unit,ceiling,percent,peer,peer_rate
   local commit
-  commit=$(git describe --always --dirty 2>/dev/null || echo unknown)
+  commit=$(bench/commit.sh)
   if [[ ! -s $table ]]; then echo "$columns" >"$table"; fi
   echo "$(date -u +%Y-%m-%dT%H:%MZ),$commit,$device,$driver,$1,$2,$3,$4,,,$5,$6,,,," >>"$table"
 }
@@ -352,7 +352,7 @@ done
 
 # The report has everything that a reader without the machine needs.
 {
-  echo "# gpu_check: $(git describe --always --dirty 2>/dev/null || echo unknown), $(date -u +%Y-%m-%dT%H:%MZ)"
+  echo "# gpu_check: $(bench/commit.sh), $(date -u +%Y-%m-%dT%H:%MZ)"
   echo
   echo "$gpus x $device, driver $driver. $SECONDS of $seconds s. Figures are in $table."
   echo

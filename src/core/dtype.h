@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <ostream>
+#include <string>
 #include <string_view>
 
 #include "core/error.h"
@@ -73,9 +74,11 @@ constexpr const char* precision_name(DType precision) {
   return precision == DType::bf16 ? "bf16" : precision == DType::f16 ? "fp16" : "fp32";
 }
 
-/// Returns the precision of such a name.
+/// Returns the precision of such a name. Throws Error for another one.
 constexpr DType precision_called(std::string_view name) {
-  return name == "bf16" ? DType::bf16 : name == "fp16" ? DType::f16 : DType::f32;
+  for (const DType precision : {DType::f32, DType::bf16, DType::f16})
+    if (name == precision_name(precision)) return precision;
+  throw Error("there is no precision " + std::string(name));
 }
 
 inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << name(dtype); }

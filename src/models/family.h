@@ -43,7 +43,7 @@ class Family {
   /// Returns the sizes of an ordinary model. Memory plans blame the size that exceeds its ordinary value
   /// most.
   virtual ModelOptions ordinary() const = 0;
-  /// Returns those of the family's own keys. A key without a value has no effect.
+  /// Returns the family's own keys that memory grows with. A key with the value 0 is never blamed.
   virtual std::vector<SizeKey> own_sizes(const ModelOptions& /*options*/) const { return {}; }
   /// Returns the rows of the options that not all families have. ModelOptions::own holds them. Related
   /// families may share rows.

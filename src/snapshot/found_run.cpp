@@ -44,7 +44,7 @@ std::string data_difference(const std::string& name, const RunRequest& run) {
   return concat("data.dataset: the ", name, " differs", advice);
 }
 
-/// Lists how the data differ from those of an earlier run, of which `hashes` are the hash_lines().
+/// Lists how the data differ from those of an earlier run. `hashes` are the hash_lines() of that run.
 std::vector<std::string> data_differences(const std::string& hashes, const Settings& there,
                                           const RunRequest& run) {
   std::vector<std::string> all;

@@ -32,8 +32,8 @@ struct ClassedCharacter {
 class CharacterClasses {
  public:
   static const CharacterClasses& table();
-  /// The same, with numbers of Unicode 17. Digits of `tokenizers` 0.23 isolates them, and no pattern knows
-  /// them.
+  /// Returns the table with the numbers of Unicode 17. The rule Digits of `tokenizers` 0.23 isolates them,
+  /// and no pattern knows them.
   static const CharacterClasses& with_numbers_of_unicode_17();
 
   CharacterClass of(char32_t character) const {

@@ -16,7 +16,7 @@
 namespace emulator {
 namespace {
 
-/// What the threads of a process share.
+/// The state that the threads of a process share.
 struct Shared {
   std::mutex mutex;  ///< guards the streams and the captures
   std::set<cudaStream_t> streams;

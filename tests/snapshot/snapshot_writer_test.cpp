@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <thread>
 
+#include "job/resolve.h"
 #include "tensor/create.h"
 #include "tests/support/aws.h"
 #include "tests/support/http_server.h"
