@@ -8,6 +8,17 @@
 
 namespace lockstep::detail {
 
+RunningOperation& running_operation() {
+  thread_local RunningOperation running;
+  return running;
+}
+
+std::string with_operation(const std::string& message) {
+  const auto [role, name] = running_operation();
+  if (name == nullptr || message.starts_with(concat(name, ":"))) return message;
+  return concat(role, name, ": ", message);
+}
+
 void append_number(std::string& text, double number) {
   constexpr int digits_of_a_stream = 6;
   std::array<char, 32> digits;

@@ -39,6 +39,14 @@ void append(std::string& text, const T& value) {
         text, [](std::ostream& out, const void* any) { out << *static_cast<const T*>(any); }, &value);
 }
 
+/// The operation that this thread runs, which tensor/operation_scope.h sets. Messages of errors begin with
+/// it.
+struct RunningOperation {
+  const char *role = "", *name = nullptr;  ///< null: none
+};
+RunningOperation& running_operation();
+std::string with_operation(const std::string& message);
+
 }  // namespace detail
 
 /// Joins the arguments, each as a new stream in the "C" locale prints it. core/text.h has more formats.
@@ -53,7 +61,7 @@ std::string concat(const Args&... args) {
 class Error : public std::runtime_error {
  public:
   Error(const std::string& message, const char* file = __builtin_FILE(), int line = __builtin_LINE())
-      : std::runtime_error(message), file_(file), line_(line) {}
+      : std::runtime_error(detail::with_operation(message)), file_(file), line_(line) {}
 
   std::string where() const { return concat(file_, ":", line_); }
 

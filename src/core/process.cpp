@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
-#include <filesystem>
 #include <fstream>
 #include <random>
 #include <sstream>
@@ -210,16 +209,6 @@ CommandResult run_within(double deadline_seconds, const std::vector<std::string>
     return {.ending = {.exit_code = 127}, .timed_out = false, .output = problem.what()};
   }
   return result;
-}
-
-std::vector<pid_t> own_children() {
-  std::vector<pid_t> children;
-  std::error_code failure;
-  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", failure)) {
-    std::ifstream list(thread.path() / "children");
-    for (pid_t child = 0; list >> child;) children.push_back(child);
-  }
-  return children;
 }
 
 char process_state(pid_t process) {

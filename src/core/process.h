@@ -84,9 +84,6 @@ struct CommandResult {
 CommandResult run_within(double deadline_seconds, const std::vector<std::string>& command,
                          const std::map<std::string, std::string>& environment = {});
 
-/// Returns the processes whose parent is this one, including adopted ones.
-std::vector<pid_t> own_children();
-
 /// Returns the state of a process from /proc: 'R', 'S', 'D', 'T' (stopped), 'Z'; 0 if there is none.
 char process_state(pid_t process);
 

@@ -5,10 +5,13 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <thread>
+#include <vector>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -177,6 +180,17 @@ class Node {
   std::string obstacle_;     ///< why the node has not joined yet
   bool is_told_ = false;     ///< the request was sent to the rendezvous
 };
+
+/// Returns the processes whose parent is this one, including adopted ones.
+std::vector<pid_t> own_children() {
+  std::vector<pid_t> children;
+  std::error_code failure;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", failure)) {
+    std::ifstream list(thread.path() / "children");
+    for (pid_t child = 0; list >> child;) children.push_back(child);
+  }
+  return children;
+}
 
 }  // namespace
 

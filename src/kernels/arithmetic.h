@@ -7,7 +7,7 @@
 namespace lockstep {
 
 /// Throws Error unless a, b and y share a dtype and y has the broadcast shape of a and b.
-inline void expect_broadcast(const View& a, const View& b, const View& y, const char* what) {
+inline void expect_broadcast(const OperandView& a, const OperandView& b, const View& y, const char* what) {
   expect(b.dtype == a.dtype && y.dtype == a.dtype, what, ": a is ", a.dtype, ", b is ", b.dtype, ", y is ",
          y.dtype, "; one dtype is needed");
   if (a.shape == y.shape && b.shape == y.shape) return;
@@ -19,9 +19,9 @@ inline void expect_broadcast(const View& a, const View& b, const View& y, const 
 /// y = a + b, element by element. Operands of different shapes are broadcast().
 struct Add {
   static constexpr const char* name = "add";
-  View a;  ///< any shape
-  View b;  ///< any shape that broadcasts with a's
-  View y;  ///< broadcast shape of a and b; may alias an operand of that shape
+  OperandView a;  ///< any shape
+  OperandView b;  ///< any shape that broadcasts with a's
+  View y;         ///< broadcast shape of a and b; may alias an operand of that shape
 
   void check() const { expect_broadcast(a, b, y, name); }
 };
@@ -31,7 +31,8 @@ void run(CudaStream, const Add&);
 /// y = a - b, element by element. Operands of different shapes are broadcast().
 struct Subtract {
   static constexpr const char* name = "subtract";
-  View a, b, y;  ///< y has the broadcast shape of a and b and may alias an operand of that shape
+  OperandView a, b;
+  View y;  ///< broadcast shape of a and b; may alias an operand of that shape
 
   void check() const { expect_broadcast(a, b, y, name); }
 };
@@ -41,7 +42,8 @@ void run(CudaStream, const Subtract&);
 /// y = a * b, element by element. Operands of different shapes are broadcast().
 struct Multiply {
   static constexpr const char* name = "multiply";
-  View a, b, y;  ///< y has the broadcast shape of a and b and may alias an operand of that shape
+  OperandView a, b;
+  View y;  ///< broadcast shape of a and b; may alias an operand of that shape
 
   void check() const { expect_broadcast(a, b, y, name); }
 };
@@ -52,7 +54,8 @@ void run(CudaStream, const Multiply&);
 /// 1 / 0 is infinite and 0 / 0 is NaN.
 struct Divide {
   static constexpr const char* name = "divide";
-  View a, b, y;  ///< y has the broadcast shape of a and b and may alias an operand of that shape
+  OperandView a, b;
+  View y;  ///< broadcast shape of a and b; may alias an operand of that shape
 
   void check() const { expect_broadcast(a, b, y, name); }
 };

@@ -29,7 +29,9 @@ struct BatchedMatMul {
     return result;
   }
   /// Returns the matrices of a and b from which each matrix of c is computed.
-  BroadcastPlan plan() const { return plan_broadcast(leading(a.shape), leading(b.shape), leading(c.shape)); }
+  BroadcastPlan<2> plan() const {
+    return plan_broadcast<2>({leading(a.shape), leading(b.shape)}, leading(c.shape));
+  }
   /// Returns matrix `number` of an operand.
   static View matrix(const View& operand, int64_t number) {
     const Shape& shape = operand.shape;

@@ -22,6 +22,18 @@ inline Shape broadcast(const Shape& a, const Shape& b, const char* what) {
   return result;
 }
 
+/// An operand of an elementwise kernel: an array, or one number that every element of the result reads. A
+/// number is an argument of the kernel, so it needs no memory.
+struct OperandView : View {
+  double number = 0.0;
+
+  OperandView() = default;
+  OperandView(const View& array) : View(array) {}
+  OperandView(double value, DType type) : View{nullptr, {}, type}, number(value) {}
+
+  bool is_number() const { return data == nullptr && shape.rank() == 0; }
+};
+
 /// Returns whether broadcast() accepts these shapes.
 inline bool can_broadcast(const Shape& a, const Shape& b) {
   for (int i = -1; i >= -std::min(a.rank(), b.rank()); --i)
@@ -29,48 +41,53 @@ inline bool can_broadcast(const Shape& a, const Shape& b) {
   return true;
 }
 
-/// The order in which two operands are read while a result is written front to back. It has at most four
-/// dimensions, the fastest first. A stride of 0 repeats an operand. Adjacent dimensions are merged if both
+/// The order in which operands are read while a result is written front to back. It has at most four
+/// dimensions, the fastest first. A stride of 0 repeats an operand. Adjacent dimensions are merged if all
 /// operands step through them as one.
+template <size_t operands>
 struct BroadcastPlan {
   using Numbers = std::array<int64_t, Shape::max_rank>;
   int rank = 1;
   Numbers extents = {1, 1, 1, 1};
-  Numbers of_a = {}, of_b = {};  ///< strides of each operand
+  std::array<Numbers, operands> strides = {};  ///< of each operand
 
-  /// Returns the offset of the result's element `index` in an operand with these strides.
-  int64_t place(const Numbers& strides, int64_t index) const {
+  /// Returns the offset of the result's element `index` in an operand.
+  int64_t place(size_t operand, int64_t index) const {
     int64_t place = 0;
-    for (int i = 0; i < rank; ++i) {
-      place += index % extents[static_cast<size_t>(i)] * strides[static_cast<size_t>(i)];
-      index /= extents[static_cast<size_t>(i)];
+    for (size_t i = 0; i < static_cast<size_t>(rank); ++i) {
+      place += index % extents[i] * strides[operand][i];
+      index /= extents[i];
     }
     return place;
   }
 };
 
-/// Returns the plan for operands of shapes a and b. y is broadcast() of these shapes.
-inline BroadcastPlan plan_broadcast(const Shape& a, const Shape& b, const Shape& y) {
-  BroadcastPlan plan;
-  int64_t next_a = 1, next_b = 1;  // strides of dimensions that are not repeated
-  size_t last = 0;                 // last dimension of the plan so far
+/// Returns the plan for operands of these shapes. y is broadcast() of them.
+template <size_t operands>
+BroadcastPlan<operands> plan_broadcast(const std::array<Shape, operands>& shapes, const Shape& y) {
+  BroadcastPlan<operands> plan;
+  std::array<int64_t, operands> next;  // strides of dimensions that are not repeated
+  next.fill(1);
+  size_t last = 0;  // last dimension of the plan so far
   bool is_first = true;
   for (int i = -1; i >= -y.rank(); --i) {
-    const int64_t of_a = i < -a.rank() ? 1 : a[i], of_b = i < -b.rank() ? 1 : b[i];
-    const int64_t stride_a = of_a == 1 ? 0 : next_a, stride_b = of_b == 1 ? 0 : next_b;
-    next_a *= of_a;
-    next_b *= of_b;
+    std::array<int64_t, operands> strides;
+    bool is_joined = !is_first;
+    for (size_t o = 0; o < operands; ++o) {
+      const int64_t extent = i < -shapes[o].rank() ? 1 : shapes[o][i];
+      strides[o] = extent == 1 ? 0 : next[o];
+      next[o] *= extent;
+      is_joined = is_joined && strides[o] == plan.strides[o][last] * plan.extents[last];
+    }
     if (y[i] == 1) continue;
-    const int64_t extent = plan.extents[last];
-    if (!is_first && stride_a == plan.of_a[last] * extent && stride_b == plan.of_b[last] * extent) {
+    if (is_joined) {
       plan.extents[last] *= y[i];
       continue;
     }
     if (!is_first) ++last;
     is_first = false;
     plan.extents[last] = y[i];
-    plan.of_a[last] = stride_a;
-    plan.of_b[last] = stride_b;
+    for (size_t o = 0; o < operands; ++o) plan.strides[o][last] = strides[o];
   }
   plan.rank = static_cast<int>(last) + 1;
   return plan;

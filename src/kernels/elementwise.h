@@ -116,6 +116,28 @@ struct Log {
 void run(CpuStream, const Log&);
 void run(CudaStream, const Log&);
 
+/// y = the square root of x, rounded once: NaN for negative x. Its gradient is dy / (2 y).
+struct Sqrt {
+  static constexpr const char* name = "sqrt";
+  View x;  ///< any shape
+  View y;  ///< like x; may alias x
+
+  void check() const { expect_like(y, x, "y"); }
+};
+void run(CpuStream, const Sqrt&);
+void run(CudaStream, const Sqrt&);
+
+/// y = 1 / sqrt(x): infinite at 0. Its gradient is -dy * y / (2 x).
+struct Rsqrt {
+  static constexpr const char* name = "rsqrt";
+  View x;  ///< any shape
+  View y;  ///< like x; may alias x
+
+  void check() const { expect_like(y, x, "y"); }
+};
+void run(CpuStream, const Rsqrt&);
+void run(CudaStream, const Rsqrt&);
+
 /// y = value everywhere; any dtype.
 struct Fill {
   static constexpr const char* name = "fill";

@@ -120,6 +120,98 @@ LOCKSTEP_ELEMENTARY float tanh(float x) {
   return std::copysign(magnitude < 0.625f ? near_zero : away, x);
 }
 
+/// The logistic function of x, and 1 minus it.
+template <class T>
+struct Logistic {
+  T value, complement;
+};
+
+/// Returns 1 / (1 + e^-x) and 1 - 1 / (1 + e^-x), both within 3 ulp. With e = e^-|x| neither loses digits:
+/// one is 1 / (1 + e), the other e / (1 + e).
+template <class T>
+[[gnu::always_inline]] inline Logistic<T> logistic(T x) {
+  const T e = exp_of_nonpositive(-std::fabs(x));
+  const T larger = T(1) / (T(1) + e);
+  const T smaller = e * larger;
+  const T value = x < T(0) ? smaller : larger, complement = x < T(0) ? larger : smaller;
+  return {x != x ? x : value, x != x ? x : complement};
+}
+
+/// Returns log(|x|) within 2^-45 for a double |x| that holds a float. It is -infinity for 0.
+LOCKSTEP_ELEMENTARY double log_of_magnitude(double magnitude) {
+  // |x| = m * 2^n with m in [sqrt(1/2), sqrt(2)). A double that holds a float is never subnormal.
+  const uint64_t word = std::bit_cast<uint64_t>(magnitude);
+  const int64_t n = static_cast<int64_t>(word - 0x3fe6a09e667f3bcdu) >> 52;
+  const double f = std::bit_cast<double>(word - (static_cast<uint64_t>(n) << 52)) - 1.0;
+  // log(1 + f) = 2 artanh(s).
+  const double s = f / (2.0 + f), square = s * s;
+  double p = 2.0 / 19.0;
+  p = std::fma(p, square, 2.0 / 17.0);
+  p = std::fma(p, square, 2.0 / 15.0);
+  p = std::fma(p, square, 2.0 / 13.0);
+  p = std::fma(p, square, 2.0 / 11.0);
+  p = std::fma(p, square, 2.0 / 9.0);
+  p = std::fma(p, square, 2.0 / 7.0);
+  p = std::fma(p, square, 2.0 / 5.0);
+  p = std::fma(p, square, 2.0 / 3.0);
+  const double fraction = std::fma(p * square, s, 2.0 * s);
+  const double finite = std::fma(static_cast<double>(n), 0x1.62e42fefa39efp-1, fraction);
+  const double special = magnitude == 0.0 ? -HUGE_VAL : magnitude;
+  return magnitude > 0.0 && magnitude < HUGE_VAL ? finite : special;
+}
+
+/// Returns e^x within 2^-44 of itself for |x| <= 200.
+LOCKSTEP_ELEMENTARY double exp_in_range(double x) {
+  const double shifted = std::fma(x, 0x1.71547652b82fep0, 0x1.8p52);
+  const double n = shifted - 0x1.8p52;
+  const double r = std::fma(n, -0x1.abc9e3b39803fp-56, std::fma(n, -0x1.62e42fefa39efp-1, x));
+  double p = 1.0 / 39916800.0;  // Taylor series: 1 / 11!
+  p = std::fma(p, r, 1.0 / 3628800.0);
+  p = std::fma(p, r, 1.0 / 362880.0);
+  p = std::fma(p, r, 1.0 / 40320.0);
+  p = std::fma(p, r, 1.0 / 5040.0);
+  p = std::fma(p, r, 1.0 / 720.0);
+  p = std::fma(p, r, 1.0 / 120.0);
+  p = std::fma(p, r, 1.0 / 24.0);
+  p = std::fma(p, r, 1.0 / 6.0);
+  p = std::fma(p, r, 0.5);
+  p = std::fma(p * r, r, r) + 1.0;
+  return std::bit_cast<double>(std::bit_cast<uint64_t>(p) + (std::bit_cast<uint64_t>(shifted) << 52));
+}
+
+/// Returns x^y, rounded from a double whose relative error is below 2^-37. The special cases are those of
+/// IEEE 754.
+LOCKSTEP_ELEMENTARY float pow(float x, float y) {
+  const float magnitude = std::fabs(x);
+  const double exponent = static_cast<double>(y) * log_of_magnitude(static_cast<double>(magnitude));
+  const double in_range = exponent > 200.0 ? 200.0 : exponent < -200.0 ? -200.0 : exponent;
+  const float power = static_cast<float>(exp_in_range(in_range));
+  // Floats from 2^24 on are even numbers.
+  const float half = 0.5f * y;
+  const bool is_whole = y == std::trunc(y);
+  const bool is_odd = is_whole && half != std::trunc(half) && std::fabs(y) < 0x1p24f;
+  const float with_sign = is_odd ? std::copysign(power, x) : power;
+  const float real = x < 0.0f && magnitude < INFINITY && !is_whole ? NAN : with_sign;
+  const float defined = x != x || y != y ? x + y : real;
+  const bool is_one = y == 0.0f || x == 1.0f || (magnitude == 1.0f && std::fabs(y) == INFINITY);
+  return is_one ? 1.0f : defined;
+}
+/// Returns x^y. A whole power up to 64 is a product. Else the relative error is 2^-52 (1 + |y log(x)|).
+inline double pow(double x, double y) {
+  constexpr double largest_product = 64.0;
+  if (y == 0.0 || x == 1.0 || (x == -1.0 && std::fabs(y) == HUGE_VAL)) return 1.0;
+  if (x != x || y != y) return x + y;
+  const bool is_whole = y == std::trunc(y);
+  if (is_whole && std::fabs(y) <= largest_product) {
+    const double product = power(x, static_cast<int64_t>(std::fabs(y)));
+    return y < 0.0 ? 1.0 / product : product;
+  }
+  if (x < 0.0 && x != -HUGE_VAL && !is_whole) return std::nan("");
+  const double magnitude = exp(y * log(std::fabs(x)));
+  const bool is_odd = is_whole && 0.5 * y != std::trunc(0.5 * y);
+  return is_odd ? std::copysign(magnitude, x) : magnitude;
+}
+
 /// The sine and the cosine of an angle.
 struct SineCosine {
   double sine, cosine;

@@ -113,7 +113,10 @@ class Walk {
     GradientContext context(*this, node);
     const uint64_t since = Tape::now();
     Tensor dy = std::exchange(node.output_gradient, {});
-    Gradients gradients = node.gradient(dy, context);
+    Gradients gradients = [&] {
+      const OperationScope operation(node.op, "the gradient of ");
+      return node.gradient(dy, context);
+    }();
     if (context.again_) return replace(node, context.again_, since, std::move(dy));
     dy = {};
     expect(gradients.size() == node.inputs.size(), node.op, " has ", node.inputs.size(),

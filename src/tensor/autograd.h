@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "tensor/operation_scope.h"
 #include "tensor/tensor.h"
 
 namespace lockstep {

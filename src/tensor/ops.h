@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <vector>
+
 #include "kernels/attention_heads.h"
 #include "kernels/gelu.h"
 #include "kernels/random.h"
@@ -14,19 +16,64 @@ namespace lockstep {
 // (or f64). Next to 16-bit tensors an operation reads the parameter's 16-bit copy. The parameter's gradient
 // is f32. The files of ops/ contain each operation's forward and gradient.
 
+/// An operand of an elementwise operation: a tensor, or a number of the dtype that the tensors have.
+class Operand {
+ public:
+  Operand(const Tensor& tensor) : tensor_(tensor), is_number_(false) {}
+  Operand(double number) : number_(number), is_number_(true) {}
+
+  bool is_number() const { return is_number_; }
+  double number() const { return number_; }
+  /// Returns the tensor; empty for a number.
+  const Tensor& tensor() const { return tensor_; }
+  Shape shape() const { return is_number_ ? Shape() : tensor_.shape(); }
+  Operand detach() const { return is_number_ ? *this : Operand(tensor_.detach()); }
+
+ private:
+  Tensor tensor_;
+  double number_ = 0.0;
+  bool is_number_;
+};
+
 // Elementwise operations. Different shapes are broadcast as in PyTorch, from the last dimension on. Two
 // extents must be equal, or one of them is 1 (or missing) and repeated. Else an Error names both shapes.
-Tensor add(const Tensor& a, const Tensor& b);       ///< a + b
-Tensor subtract(const Tensor& a, const Tensor& b);  ///< a - b
-Tensor multiply(const Tensor& a, const Tensor& b);  ///< a * b
-Tensor divide(const Tensor& a, const Tensor& b);    ///< a / b
-Tensor scale(const Tensor& x, double factor);       ///< factor * x
-Tensor exp(const Tensor& x);                        ///< e^x
-Tensor log(const Tensor& x);                        ///< natural logarithm: -infinity at 0, NaN below
-Tensor relu(const Tensor& x);                       ///< max(x, 0)
-Tensor tanh(const Tensor& x);                       ///< hyperbolic tangent
+Tensor add(const Operand& a, const Operand& b);       ///< a + b
+Tensor subtract(const Operand& a, const Operand& b);  ///< a - b
+Tensor multiply(const Operand& a, const Operand& b);  ///< a * b
+Tensor divide(const Operand& a, const Operand& b);    ///< a / b
+Tensor scale(const Tensor& x, double factor);         ///< factor * x
+/// Returns a^b. As in PyTorch the result is 1 for b = 0, and NaN for a < 0 and b that is not whole.
+Tensor pow(const Operand& a, const Operand& b);
+Tensor sqrt(const Tensor& x);     ///< square root: NaN for negative x
+Tensor rsqrt(const Tensor& x);    ///< 1 / sqrt(x): infinite at 0
+Tensor exp(const Tensor& x);      ///< e^x
+Tensor log(const Tensor& x);      ///< natural logarithm: -infinity at 0, NaN below
+Tensor relu(const Tensor& x);     ///< max(x, 0)
+Tensor tanh(const Tensor& x);     ///< hyperbolic tangent
+Tensor sigmoid(const Tensor& x);  ///< 1 / (1 + e^-x)
+Tensor silu(const Tensor& x);     ///< x * sigmoid(x)
 Tensor gelu(const Tensor& x, Gelu form = Gelu::tanh);
 Tensor swiglu(const Tensor& gate, const Tensor& up);  ///< silu(gate) * up for equal shapes
+
+// Comparisons return a mask: 1 where the condition holds and 0 elsewhere, in the operands' dtype (also i32).
+// They have no gradient. A NaN differs from every number. Different shapes are broadcast.
+Tensor less(const Operand& a, const Operand& b);           ///< a < b
+Tensor less_equal(const Operand& a, const Operand& b);     ///< a <= b
+Tensor greater(const Operand& a, const Operand& b);        ///< a > b
+Tensor greater_equal(const Operand& a, const Operand& b);  ///< a >= b
+Tensor equal(const Operand& a, const Operand& b);          ///< a == b, element by element
+Tensor not_equal(const Operand& a, const Operand& b);      ///< a != b
+/// Returns a where the mask is not 0, else b. All three are broadcast. The mask may have another dtype.
+Tensor where(const Tensor& mask, const Operand& a, const Operand& b);
+/// Returns the larger of a and b, or NaN if one of them is. Where they are equal, each gets half the
+/// gradient.
+Tensor maximum(const Operand& a, const Operand& b);
+/// Returns the smaller of a and b, with the rules of maximum().
+Tensor minimum(const Operand& a, const Operand& b);
+/// Returns min(max(x, low), high). The gradient is that of x where low <= x <= high, else 0. An infinite
+/// bound is none.
+Tensor clamp(const Tensor& x, double low, double high);
+
 /// Returns x in another dtype, rounded to nearest even. This is PyTorch's x.to(dtype): x itself if it has
 /// that dtype. i32 converts to any dtype and floats convert to floats. The gradient has the dtype of x.
 Tensor convert(const Tensor& x, DType dtype);
@@ -55,6 +102,17 @@ Tensor matmul(const Tensor& a, const Tensor& b);
 /// Returns a copy with two dimensions swapped; negative ones count from the last. By default this transposes
 /// each matrix.
 Tensor transpose(const Tensor& x, int first = -2, int second = -1);
+
+/// Returns elements [begin, end) of a dimension, in memory of their own. As in PyTorch, negative numbers
+/// count from the end of the dimension. Tensor::slice() of the first dimension shares memory instead.
+Tensor slice(const Tensor& x, int dimension, int64_t begin, int64_t end);
+/// Joins tensors along an existing dimension. Their other extents must be equal.
+Tensor cat(const std::vector<Tensor>& tensors, int dimension = 0);
+/// Joins tensors of one shape along a new dimension.
+Tensor stack(const std::vector<Tensor>& tensors, int dimension = 0);
+/// Cuts a dimension into parts of equal size, of which the last may be smaller. As in PyTorch there may be
+/// fewer parts than asked for.
+std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int dimension = 0);
 
 /// Returns e^x / sum(e^x) along a dimension. The largest x is subtracted first. The result is NaN if all x
 /// are -infinity.
@@ -148,5 +206,16 @@ Tensor mean(const Tensor& x);  ///< sum / size
 /// removed unless it is kept as 1. The mean over an empty dimension is NaN.
 Tensor sum(const Tensor& x, int dimension, bool keep_dimension = false);
 Tensor mean(const Tensor& x, int dimension, bool keep_dimension = false);
+/// Returns the largest element as a scalar, or NaN if there is one. Equal elements share the gradient.
+Tensor max(const Tensor& x);
+Tensor min(const Tensor& x);  ///< the smallest element, with the rules of max()
+/// Returns the largest elements along a dimension. The first of equal elements gets the gradient, and NaN
+/// counts as the largest. The dimension is removed unless it is kept as 1.
+Tensor max(const Tensor& x, int dimension, bool keep_dimension = false);
+Tensor min(const Tensor& x, int dimension, bool keep_dimension = false);
+/// Returns the place of the largest element along a dimension in i32, the first of equal ones. It has no
+/// gradient.
+Tensor argmax(const Tensor& x, int dimension = -1, bool keep_dimension = false);
+Tensor argmin(const Tensor& x, int dimension = -1, bool keep_dimension = false);
 
 }  // namespace lockstep

@@ -77,7 +77,7 @@ std::byte* TensorState::data() {
 }
 
 const TensorState& Tensor::state(const char* what) const {
-  expect(state_ != nullptr, "the ", what, " of an empty tensor");
+  expect(state_ != nullptr, "an empty tensor has no ", what);
   return *state_;
 }
 
@@ -107,7 +107,8 @@ Tensor Tensor::part(int64_t first, const Shape& part_shape) const {
 }
 
 Tensor Tensor::reshape(Shape new_shape) const {
-  expect(new_shape.elements() == size(), "cannot reshape ", shape(), " to ", new_shape);
+  const OperationScope operation("reshape");
+  expect(new_shape.elements() == size(), "x is ", shape(), ", which has not the elements of ", new_shape);
   return record("reshape", part(0, new_shape), {*this},
                 [old_shape = shape()](const Tensor& dy) -> Gradients { return {dy.reshape(old_shape)}; });
 }
@@ -118,15 +119,18 @@ Tensor Tensor::reshape(std::initializer_list<int64_t> extents) const {
     if (extent != -1) known *= extent;
   Shape resolved;
   for (int64_t extent : extents) {
-    expect(extent != -1 || (known > 0 && size() % known == 0), "cannot infer a dimension of ", shape());
+    expect(extent != -1 || (known > 0 && size() % known == 0), "x is ", shape(), ", whose ", size(),
+           " elements do not fit an extent of -1");
     resolved.append(extent == -1 ? size() / known : extent);
   }
   return reshape(resolved);
 }
 
 Tensor Tensor::slice(int64_t begin, int64_t end) const {
-  expect(shape().rank() > 0 && 0 <= begin && begin <= end && end <= shape()[0], "rows [", begin, ", ", end,
-         ") of ", shape());
+  const OperationScope operation("slice");
+  expect(shape().rank() > 0 && 0 <= begin && begin <= end && end <= shape()[0], "x is ", shape(),
+         " and has no rows [", begin, ", ", end, ")");
+  const OperationScope operation("reshape");
   const int64_t row_elements = shape()[0] == 0 ? 0 : size() / shape()[0];
   Shape rows{end - begin};
   for (int i = 1; i < shape().rank(); ++i) rows.append(shape()[i]);

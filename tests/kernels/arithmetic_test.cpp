@@ -91,12 +91,12 @@ TEST(Arithmetic, MistakesNameBothShapes) {
 }
 
 TEST(BroadcastPlan, JoinsDimensionsThatBothGoThroughAsThroughOne) {
-  EXPECT_EQ(plan_broadcast({2, 3, 4}, {2, 3, 4}, {2, 3, 4}).rank, 1);
-  EXPECT_EQ(plan_broadcast({2, 3, 4}, {}, {2, 3, 4}).rank, 1);
-  EXPECT_EQ(plan_broadcast({2, 3, 4}, {3, 4}, {2, 3, 4}).rank, 2);
-  EXPECT_EQ(plan_broadcast({2, 1, 4}, {3, 1}, {2, 3, 4}).rank, 3);
-  EXPECT_EQ(plan_broadcast({1, 3, 1, 4}, {1, 3, 1, 4}, {1, 3, 1, 4}).rank, 1);
-  EXPECT_EQ(plan_broadcast({5, 3, 1, 4}, {3, 1, 4}, {5, 3, 1, 4}).extents[0], 12);
+  EXPECT_EQ(plan_broadcast<2>({Shape{2, 3, 4}, Shape{2, 3, 4}}, {2, 3, 4}).rank, 1);
+  EXPECT_EQ(plan_broadcast<2>({Shape{2, 3, 4}, Shape{}}, {2, 3, 4}).rank, 1);
+  EXPECT_EQ(plan_broadcast<2>({Shape{2, 3, 4}, Shape{3, 4}}, {2, 3, 4}).rank, 2);
+  EXPECT_EQ(plan_broadcast<2>({Shape{2, 1, 4}, Shape{3, 1}}, {2, 3, 4}).rank, 3);
+  EXPECT_EQ(plan_broadcast<2>({Shape{1, 3, 1, 4}, Shape{1, 3, 1, 4}}, {1, 3, 1, 4}).rank, 1);
+  EXPECT_EQ(plan_broadcast<2>({Shape{5, 3, 1, 4}, Shape{3, 1, 4}}, {5, 3, 1, 4}).extents[0], 12);
 }
 
 }  // namespace

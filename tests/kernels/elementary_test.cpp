@@ -8,7 +8,7 @@
 
 #include "kernels/random.h"
 
-namespace lockstep {
+namespace lockstep::elementary_test {
 namespace {
 
 using Function = double (*)(double);
@@ -125,4 +125,4 @@ TEST(Elementary, CompilersAndProcessorsAgree) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::elementary_test

@@ -2,30 +2,16 @@
 #pragma once
 
 #include <cmath>
-#include <functional>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "parameters/parameter_space.h"
+#include "support/function_cases.h"
 #include "support/gradient_check.h"
 #include "tensor/ops.h"
 
 namespace lockstep {
-
-using Tensors = std::vector<Tensor>;
-
-struct OpCase {
-  std::string name;          ///< as in ops.h, then "_" and a variant
-  std::vector<Shape> small;  ///< shapes of the inputs, with odd extents
-  std::vector<Shape> large;  ///< shapes that need several chunks of every kernel
-  int64_t additions = 1;     ///< additions in the longest chain of an element or a gradient, small shapes
-  std::function<Tensor(const Tensors&)> function;
-  std::set<size_t> parameters = {};  ///< inputs that stay fp32 in 16-bit cases; read from a copy
-
-  friend std::ostream& operator<<(std::ostream& out, const OpCase& op) { return out << op.name; }
-};
 
 inline constexpr RandomKey op_case_key{.seed = 5, .step = 7, .sample = 11, .site = 2};
 
@@ -333,7 +319,8 @@ inline std::vector<OpCase> model_cases() {
 
 inline std::vector<OpCase> all_cases() {
   std::vector<OpCase> all = elementwise_cases();
-  for (const auto& more : {broadcast_cases(), dimension_cases(), product_cases(), model_cases()})
+  for (const auto& more :
+       {broadcast_cases(), function_cases(), dimension_cases(), part_cases(), product_cases(), model_cases()})
     all.insert(all.end(), more.begin(), more.end());
   return all;
 }

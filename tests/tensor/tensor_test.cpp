@@ -46,10 +46,12 @@ TEST(Tensor, ReshapeSharesMemoryAndInfersOneExtent) {
   EXPECT_EQ(y.shape(), (Shape{3, 2, 2}));
   EXPECT_EQ(y.view().data, x.view().data);
   EXPECT_EQ(x.reshape({-1}).shape(), (Shape{12}));
-  expect_error("cannot reshape [2, 6] to [5, 2]", [&] { x.reshape({5, 2}); });
-  expect_error("cannot infer a dimension of [2, 6]", [&] { x.reshape({5, -1}); });
-  expect_error("cannot infer", [&] { zeros({0}).reshape({0, -1}); });
-  expect_error("cannot reshape", [&] { x.reshape({-1, -1}); });
+  expect_error("reshape: x is [2, 6], which has not the elements of [5, 2]", [&] { x.reshape({5, 2}); });
+  expect_error("reshape: x is [2, 6], whose 12 elements do not fit an extent of -1", [&] {
+    x.reshape({5, -1});
+  });
+  expect_error("do not fit an extent of -1", [&] { zeros({0}).reshape({0, -1}); });
+  expect_error("reshape: ", [&] { x.reshape({-1, -1}); });
 }
 
 TEST(Tensor, SlicesAreRowsOfTheSameMemory) {
@@ -61,9 +63,9 @@ TEST(Tensor, SlicesAreRowsOfTheSameMemory) {
   rows.data<float>()[0] = -1;
   EXPECT_EQ(x.data<float>()[3], -1);
   EXPECT_EQ(x.slice(4, 4).size(), 0);
-  expect_error("rows [3, 5) of [4, 3]", [&] { x.slice(3, 5); });
-  expect_error("rows [-1, 2) of [4, 3]", [&] { x.slice(-1, 2); });
-  expect_error("rows [0, 0) of []", [&] { zeros({}).slice(0, 0); });
+  expect_error("slice: x is [4, 3] and has no rows [3, 5)", [&] { x.slice(3, 5); });
+  expect_error("has no rows [-1, 2)", [&] { x.slice(-1, 2); });
+  expect_error("x is [] and has no rows [0, 0)", [&] { zeros({}).slice(0, 0); });
 }
 
 TEST(Tensor, MemoryOutlivesTheTensorItCameFrom) {
@@ -127,8 +129,8 @@ TEST(Tensor, AnEmptyHandleSaysSo) {
   EXPECT_FALSE(nothing.requires_grad());
   EXPECT_FALSE(nothing.view());
   EXPECT_FALSE(nothing.detach());
-  expect_error("the shape of an empty tensor", [&] { nothing.shape(); });
-  expect_error("the dtype of an empty tensor", [&] { nothing.dtype(); });
+  expect_error("an empty tensor has no shape", [&] { nothing.shape(); });
+  expect_error("an empty tensor has no dtype", [&] { nothing.dtype(); });
 }
 
 TEST(Tensor, ReadingUnderAnotherTypeIsAnError) {

@@ -62,6 +62,16 @@ void run(CpuStream stream, const Log& k) {
       stream, k.y, [](auto x) { return math::log(x); }, k.x);
 }
 
+void run(CpuStream stream, const Sqrt& k) {
+  map_views(
+      stream, k.y, [](auto x) { return std::sqrt(x); }, k.x);
+}
+
+void run(CpuStream stream, const Rsqrt& k) {
+  map_views(
+      stream, k.y, [](auto x) { return 1 / std::sqrt(x); }, k.x);
+}
+
 void run(CpuStream stream, const Fill& k) {
   const auto fill = [&]<class T>(T value) {
     stream.for_each_chunk(k.y.size(), elementwise_grain, [&, y = k.y.as<T>()](int64_t begin, int64_t end) {

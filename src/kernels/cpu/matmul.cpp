@@ -84,9 +84,9 @@ int64_t scratch_bytes(CpuStream stream, const BatchedMatMul& kernel) {
 
 void run(CpuStream stream, const BatchedMatMul& kernel) {
   if (kernel.c.size() == 0) return;
-  const BroadcastPlan plan = kernel.plan();
+  const BroadcastPlan<2> plan = kernel.plan();
   const auto product = [&](int64_t number) {
-    return product_of(kernel, plan.place(plan.of_a, number), plan.place(plan.of_b, number), number);
+    return product_of(kernel, plan.place(0, number), plan.place(1, number), number);
   };
   const auto memory = allocate_scratch(stream, kernel);
   if (!is_small(kernel)) {

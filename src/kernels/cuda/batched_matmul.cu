@@ -117,9 +117,9 @@ __global__ void __launch_bounds__(threads, 2) product_kernel(Problem<T, C> k) {
 
 template <class T, class C>
 void launch_products(const CudaStream& stream, const BatchedMatMul& k) {
-  const BroadcastPlan plan = k.plan();
+  const BroadcastPlan<2> plan = k.plan();
   const auto operand = [&](const View& view, int64_t lanes, bool depth_is_contiguous,
-                           const BroadcastPlan::Numbers& strides) {
+                           const BroadcastPlan<2>::Numbers& strides) {
     return Operand<T>{.data = static_cast<const T*>(view.data),
                       .lanes = static_cast<int>(lanes),
                       .depth = static_cast<int>(k.k()),
@@ -128,8 +128,8 @@ void launch_products(const CudaStream& stream, const BatchedMatMul& k) {
                       .stride_outer = strides[1]};
   };
   const auto tiles_across = static_cast<int>(cuda::blocks_for(k.n(), tile));
-  const Problem<T, C> problem{.a = operand(k.a, k.m(), !k.transpose_a, plan.of_a),
-                              .b = operand(k.b, k.n(), k.transpose_b, plan.of_b),
+  const Problem<T, C> problem{.a = operand(k.a, k.m(), !k.transpose_a, plan.strides[0]),
+                              .b = operand(k.b, k.n(), k.transpose_b, plan.strides[1]),
                               .c = static_cast<C*>(k.c.data),
                               .inner_batch = plan.extents[0],
                               .tiles_across = tiles_across,
@@ -147,10 +147,10 @@ void launch_products(const CudaStream& stream, const BatchedMatMul& k) {
 void run(CudaStream stream, const BatchedMatMul& k) {
   if (k.c.size() == 0) return;
   if (k.m() * k.n() * std::max<int64_t>(1, k.k()) >= least_large_product) {
-    const BroadcastPlan plan = k.plan();
+    const BroadcastPlan<2> plan = k.plan();
     for (int64_t number = 0; number < k.batch(); ++number)
-      run(stream, MatMul{.a = k.matrix(k.a, plan.place(plan.of_a, number)),
-                         .b = k.matrix(k.b, plan.place(plan.of_b, number)),
+      run(stream, MatMul{.a = k.matrix(k.a, plan.place(0, number)),
+                         .b = k.matrix(k.b, plan.place(1, number)),
                          .c = k.matrix(k.c, number),
                          .transpose_a = k.transpose_a,
                          .transpose_b = k.transpose_b});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Multiples, ReLU, tanh, exponentials, logarithms, fills and learned positions. All but the positions are
-// maps (device/map.cuh) that move every array once: 3 for two operands, 2 for one, 1 for a fill. For
+// Multiples, ReLU, tanh, exponentials, logarithms, roots, fills and learned positions. All but the positions
+// are maps (device/map.cuh) that move every array once: 3 for two operands, 2 for one, 1 for a fill. For
 // positions, a thread adds 16 bytes of the table to the same place of `samples_per_thread` samples. It moves
 // x and y once, and the table once for all these samples. In the backward, a thread adds up one group of
 // columns over the batch in order. It moves dy once and the table's gradient once, with eight loads in
@@ -47,6 +47,13 @@ struct Exponential {
 };
 struct Logarithm {
   LOCKSTEP_DEVICE float operator()(float x) const { return math::log(x); }
+};
+/// nvcc rounds square roots and quotients as IEEE 754 does. Their cost is hidden behind memory.
+struct Root {
+  LOCKSTEP_DEVICE float operator()(float x) const { return sqrtf(x); }
+};
+struct InverseRoot {
+  LOCKSTEP_DEVICE float operator()(float x) const { return 1.0f / sqrtf(x); }
 };
 template <class T>
 struct Constant {
@@ -159,6 +166,8 @@ void run(CudaStream stream, const TanhForward& k) { map_views(stream, k.y, Tanh{
 void run(CudaStream stream, const TanhBackward& k) { map_views(stream, k.dx, TanhGradient{}, k.y, k.dy); }
 void run(CudaStream stream, const Exp& k) { map_views(stream, k.y, Exponential{}, k.x); }
 void run(CudaStream stream, const Log& k) { map_views(stream, k.y, Logarithm{}, k.x); }
+void run(CudaStream stream, const Sqrt& k) { map_views(stream, k.y, Root{}, k.x); }
+void run(CudaStream stream, const Rsqrt& k) { map_views(stream, k.y, InverseRoot{}, k.x); }
 
 void run(CudaStream stream, const Fill& k) {
   const auto single = static_cast<float>(k.value);

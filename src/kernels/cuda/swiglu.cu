@@ -15,21 +15,10 @@ namespace {
 using cuda::Group, cuda::launch_grid, cuda::load_group, cuda::map_threads, cuda::narrow, cuda::store_group,
     cuda::widen;
 
-/// The logistic function s of a gate, and 1 - s. With e = e^-|gate| neither loses digits.
-struct Sigmoid {
-  float value, complement;
-
-  LOCKSTEP_DEVICE explicit Sigmoid(float gate) {
-    const float e = cuda::fast_exp(-fabsf(gate));
-    const float larger = cuda::fast_reciprocal(1.0f + e);
-    const float smaller = e * larger;
-    value = gate < 0.0f ? smaller : larger;
-    complement = gate < 0.0f ? larger : smaller;
-  }
-};
-
 struct Swiglu {
-  LOCKSTEP_DEVICE float operator()(float gate, float up) const { return gate * Sigmoid(gate).value * up; }
+  LOCKSTEP_DEVICE float operator()(float gate, float up) const {
+    return gate * cuda::Logistic(gate).value * up;
+  }
 };
 
 template <class T>
@@ -48,7 +37,7 @@ LOCKSTEP_DEVICE void write_gradients(const Backward<T>& k, int64_t first) {
 #pragma unroll
   for (int i = 0; i < width; ++i) {
     const float g = widen(gate.values[i]), d = widen(dy.values[i]);
-    const Sigmoid s(g);
+    const cuda::Logistic s(g);
     narrow(dgate.values[i], d * widen(up.values[i]) * fmaf(g, s.value * s.complement, s.value));
     narrow(dup.values[i], d * (g * s.value));
   }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
 #include "kernels/sum.h"
 #include "tensor/ops.h"
 #include "tensor/ops/broadcast.h"
@@ -30,39 +32,53 @@ Tensor BroadcastInput::gradient(const Tensor& dy) const {
   return convert(sum, dtype);
 }
 
-Tensor add(const Tensor& a, const Tensor& b) {
+OperandView view_of(const Operand& operand, DType dtype, const char* op) {
+  if (!operand.is_number()) return operand.tensor().operand(dtype);
+  constexpr double past_i32 = 0x1p31;
+  const double number = operand.number();
+  expect(dtype != DType::i32 || (number == std::trunc(number) && std::fabs(number) < past_i32), op,
+         ": the tensor is i32, which cannot hold ", number);
+  return {number, dtype};
+}
+
+Tensor add(const Operand& a, const Operand& b) {
+  const OperationScope operation("add");
   return record(
-      "add", combined<Add>(a, b), {a, b},
+      "add", combined<Add>(a, b), {a.tensor(), b.tensor()},
       [of_a = BroadcastInput(a), of_b = BroadcastInput(b)](const Tensor& dy) -> Gradients {
-        return {of_a.is_wanted ? of_a.gradient(dy) : Tensor(), of_b.is_wanted ? of_b.gradient(dy) : Tensor()};
+        return {of_a.gradient_if_wanted([&] { return dy; }), of_b.gradient_if_wanted([&] { return dy; })};
       });
 }
 
-Tensor subtract(const Tensor& a, const Tensor& b) {
-  return record("subtract", combined<Subtract>(a, b), {a, b},
+Tensor subtract(const Operand& a, const Operand& b) {
+  const OperationScope operation("subtract");
+  return record("subtract", combined<Subtract>(a, b), {a.tensor(), b.tensor()},
                 [of_a = BroadcastInput(a), of_b = BroadcastInput(b)](const Tensor& dy) -> Gradients {
-                  return {of_a.is_wanted ? of_a.gradient(dy) : Tensor(),
+                  return {of_a.gradient_if_wanted([&] { return dy; }),
                           of_b.is_wanted ? scale(of_b.gradient(dy), -1.0) : Tensor()};
                 });
 }
 
-Tensor multiply(const Tensor& a, const Tensor& b) {
-  return record("multiply", combined<Multiply>(a, b), {a, b},
-                [a = a.detach(), b = b.detach(), of_a = BroadcastInput(a),
-                 of_b = BroadcastInput(b)](const Tensor& dy) -> Gradients {
-                  return {of_a.is_wanted ? of_a.gradient(combined<Multiply>(dy, b)) : Tensor(),
-                          of_b.is_wanted ? of_b.gradient(combined<Multiply>(dy, a)) : Tensor()};
-                });
+Tensor multiply(const Operand& a, const Operand& b) {
+  const OperationScope operation("multiply");
+  const BroadcastInput of_a(a), of_b(b);
+  return record(
+      "multiply", combined<Multiply>(a, b), {a.tensor(), b.tensor()},
+      [a = kept(a, of_b.is_wanted), b = kept(b, of_a.is_wanted), of_a, of_b](const Tensor& dy) -> Gradients {
+        return {of_a.gradient_if_wanted([&] { return combined<Multiply>(dy, b); }),
+                of_b.gradient_if_wanted([&] { return combined<Multiply>(dy, a); })};
+      });
 }
 
-Tensor divide(const Tensor& a, const Tensor& b) {
+Tensor divide(const Operand& a, const Operand& b) {
+  const OperationScope operation("divide");
   const Tensor y = combined<Divide>(a, b);
-  return record("divide", y, {a, b},
+  return record("divide", y, {a.tensor(), b.tensor()},
                 [y = y.detach(), b = b.detach(), of_a = BroadcastInput(a),
                  of_b = BroadcastInput(b)](const Tensor& dy) -> Gradients {
                   const Tensor da = combined<Divide>(dy, b);
                   // d/db (a / b) = -(a / b) / b.
-                  return {of_a.is_wanted ? of_a.gradient(da) : Tensor(),
+                  return {of_a.gradient_if_wanted([&] { return da; }),
                           of_b.is_wanted ? scale(of_b.gradient(combined<Multiply>(da, y)), -1.0) : Tensor()};
                 });
 }

@@ -66,6 +66,7 @@ void expect_not_recorded(const std::vector<Tensor>& inputs) {
 
 Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads, double dropout,
                         const RandomKey& key) {
+  const OperationScope operation("causal_attention");
   const Attended call(unpack_heads(qkv.view(), heads), qkv.stream(), heads, dropout, key);
   return record("causal_attention", call.y.detach(), {qkv},
                 [qkv = qkv.detach(), call](const Tensor& dy, GradientContext& context) {
@@ -78,6 +79,7 @@ Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads, double d
 
 Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionHeads& heads,
                         double dropout, const RandomKey& key) {
+  const OperationScope operation("causal_attention");
   const Attended call({q.view(), k.view(), v.view()}, q.stream(), heads, dropout, key);
   return record("causal_attention", call.y.detach(), {q, k, v},
                 [q = q.detach(), k = k.detach(), v = v.detach(), call](const Tensor& dy) {
@@ -97,12 +99,14 @@ AttentionCache make_kept_attention(int64_t texts, int64_t tokens, const Attentio
 
 Tensor cached_attention(const Tensor& qkv, const AttentionHeads& heads, const AttentionCache& kept,
                         const Tensor& places) {
+  const OperationScope operation("cached_attention");
   expect_not_recorded({qkv});
   return attend_to_cache(unpack_heads(qkv.view(), heads), heads, kept, places);
 }
 
 Tensor cached_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionHeads& heads,
                         const AttentionCache& kept, const Tensor& places) {
+  const OperationScope operation("cached_attention");
   expect_not_recorded({q, k, v});
   return attend_to_cache({q.view(), k.view(), v.view()}, heads, kept, places);
 }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <initializer_list>
+
 #include "kernels/arithmetic.h"
 #include "tensor/create.h"
+#include "tensor/ops.h"
 
 namespace lockstep {
 
@@ -22,26 +25,57 @@ inline DType common_dtype(const Tensor& a, const Tensor& b, const char* op) {
   return a.compute_dtype();
 }
 
-/// Returns the result of an arithmetic kernel on a and b off the tape. The kernel is Add, Subtract, Multiply
-/// or Divide.
-template <class Kernel>
-Tensor combined(const Tensor& a, const Tensor& b) {
-  const DType dtype = common_dtype(a, b, Kernel::name);
+/// Returns the dtype in which an operation computes on all operands that are tensors.
+inline DType common_dtype(std::initializer_list<const Operand*> operands, const char* op) {
+  const Tensor* first = nullptr;
+  for (const Operand* operand : operands) {
+    if (operand->is_number()) continue;
+    if (first == nullptr) first = &operand->tensor();
+    common_dtype(*first, operand->tensor(), op);
+  }
+  expect(first != nullptr, op, ": one operand must be a tensor");
+  return first->compute_dtype();
+}
+
+/// Returns an operand as a kernel reads it in `dtype`. Throws Error for a number that i32 cannot hold.
+OperandView view_of(const Operand& operand, DType dtype, const char* op);
+
+/// Returns the result of a kernel K{.a, .b, .y} on a and b off the tape. `rest` has the kernel's other
+/// fields.
+template <class K>
+Tensor combined(const Operand& a, const Operand& b, K rest = {}, const char* op = K::name) {
+  const DType dtype = common_dtype({&a, &b}, op);
   const bool is_same = a.shape() == b.shape();
-  const Tensor y =
-      empty(is_same ? a.shape() : broadcast(a.shape(), b.shape(), Kernel::name), dtype, a.stream());
-  launch(a.stream(), Kernel{.a = a.operand(dtype), .b = b.operand(dtype), .y = y.view()});
+  const Stream& stream = (a.is_number() ? b : a).tensor().stream();
+  const Tensor y = empty(is_same ? a.shape() : broadcast(a.shape(), b.shape(), op), dtype, stream);
+  rest.a = view_of(a, dtype, op);
+  rest.b = view_of(b, dtype, op);
+  rest.y = y.view();
+  launch(stream, rest);
   return y;
+}
+
+/// Returns what a gradient function keeps of an operand: the operand off the tape, or nothing.
+inline Operand kept(const Operand& operand, bool is_needed) {
+  return is_needed ? operand.detach() : Operand(0.0);
 }
 
 /// An input of a broadcasting operation as its gradient function needs it.
 struct BroadcastInput {
-  explicit BroadcastInput(const Tensor& x)
-      : shape(x.shape()), dtype(x.dtype()), is_wanted(x.requires_grad()) {}
+  explicit BroadcastInput(const Operand& x)
+      : shape(x.shape()),
+        dtype(x.is_number() ? DType::f32 : x.tensor().dtype()),
+        is_wanted(x.tensor().requires_grad()) {}
 
   /// Returns `dy` summed over the dimensions along which this input was repeated. It is f32 for an f32
   /// parameter.
   Tensor gradient(const Tensor& dy) const;
+
+  /// Returns gradient(make_dy()) if this input requires a gradient. Else it is empty.
+  template <class MakeGradient>
+  Tensor gradient_if_wanted(MakeGradient make_dy) const {
+    return is_wanted ? gradient(make_dy()) : Tensor();
+  }
 
   Shape shape;
   DType dtype;

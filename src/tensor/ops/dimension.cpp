@@ -13,6 +13,7 @@ Tensor times(const Tensor& x, double factor) { return factor == 1.0 ? x : scale(
 
 /// Returns the sums or means over a dimension, rounded once.
 Tensor reduced(const char* op, const Tensor& x, int dimension, bool keep_dimension, bool is_mean) {
+  const OperationScope operation(op);
   const Shape& shape = x.shape();
   const int place = place_of(dimension, shape, op);
   Shape kept, dropped, ones{shape[place]};
@@ -47,6 +48,7 @@ Tensor mean(const Tensor& x, int dimension, bool keep_dimension) {
 }
 
 Tensor transpose(const Tensor& x, int first, int second) {
+  const OperationScope operation("transpose");
   const int a = place_of(first, x.shape(), "transpose"), b = place_of(second, x.shape(), "transpose");
   const int low = std::min(a, b), high = std::max(a, b);
   const Tensor y = empty(Transpose::swapped(x.shape(), low, high), x.dtype(), x.stream());
@@ -56,6 +58,7 @@ Tensor transpose(const Tensor& x, int first, int second) {
 }
 
 Tensor softmax(const Tensor& x, int dimension) {
+  const OperationScope operation("softmax");
   const int place = place_of(dimension, x.shape(), "softmax");
   if (place + 1 < x.shape().rank()) return transpose(softmax(transpose(x, place, -1)), place, -1);
   const Tensor y = empty_like(x);

@@ -4,6 +4,7 @@
 #include "kernels/arithmetic.h"
 #include "kernels/convert.h"
 #include "kernels/dropout.h"
+#include "kernels/sigmoid.h"
 #include "tensor/create.h"
 #include "tensor/ops.h"
 
@@ -30,11 +31,13 @@ Tensor masked(const Tensor& x, double probability, const RandomKey& key) {
 }  // namespace
 
 Tensor scale(const Tensor& x, double factor) {
+  const OperationScope operation("scale");
   return record("scale", scaled(x, factor), {x},
                 [factor](const Tensor& dy) -> Gradients { return {scaled(dy, factor)}; });
 }
 
 Tensor dropout(const Tensor& x, double probability, const RandomKey& key) {
+  const OperationScope operation("dropout");
   expect(probability >= 0.0 && probability < 1.0, "dropout: the probability must be in [0, 1), not ",
          probability);
   if (probability == 0.0) return x;
@@ -44,6 +47,7 @@ Tensor dropout(const Tensor& x, double probability, const RandomKey& key) {
 }
 
 Tensor convert(const Tensor& x, DType dtype) {
+  const OperationScope operation("convert");
   if (dtype == x.dtype()) return x;
   const Tensor y = empty(x.shape(), dtype, x.stream());
   launch(x.stream(), Convert{.x = x.view(), .y = y.view()});
@@ -52,6 +56,7 @@ Tensor convert(const Tensor& x, DType dtype) {
 }
 
 Tensor relu(const Tensor& x) {
+  const OperationScope operation("relu");
   const Tensor y = output_like(x, [&](View out) { return ReluForward{.x = x.view(), .y = out}; });
   return record("relu", y, {x}, [x = x.detach()](const Tensor& dy) -> Gradients {
     return {output_like(x, [&](View dx) { return ReluBackward{.x = x.view(), .dy = dy.view(), .dx = dx}; })};
@@ -59,6 +64,7 @@ Tensor relu(const Tensor& x) {
 }
 
 Tensor tanh(const Tensor& x) {
+  const OperationScope operation("tanh");
   const Tensor y = output_like(x, [&](View out) { return TanhForward{.x = x.view(), .y = out}; });
   return record("tanh", y, {x}, [y = y.detach()](const Tensor& dy) -> Gradients {
     return {output_like(y, [&](View dx) { return TanhBackward{.y = y.view(), .dy = dy.view(), .dx = dx}; })};
@@ -66,6 +72,7 @@ Tensor tanh(const Tensor& x) {
 }
 
 Tensor exp(const Tensor& x) {
+  const OperationScope operation("exp");
   const Tensor y = output_like(x, [&](View out) { return Exp{.x = x.view(), .y = out}; });
   return record("exp", y, {x}, [y = y.detach()](const Tensor& dy) -> Gradients {
     return {output_like(y, [&](View dx) { return Multiply{.a = dy.view(), .b = y.view(), .y = dx}; })};
@@ -73,13 +80,51 @@ Tensor exp(const Tensor& x) {
 }
 
 Tensor log(const Tensor& x) {
+  const OperationScope operation("log");
   const Tensor y = output_like(x, [&](View out) { return Log{.x = x.view(), .y = out}; });
   return record("log", y, {x}, [x = x.detach()](const Tensor& dy) -> Gradients {
     return {output_like(x, [&](View dx) { return Divide{.a = dy.view(), .b = x.view(), .y = dx}; })};
   });
 }
 
+Tensor sqrt(const Tensor& x) {
+  const OperationScope operation("sqrt");
+  const Tensor y = output_like(x, [&](View out) { return Sqrt{.x = x.view(), .y = out}; });
+  return record("sqrt", y, {x}, [y = y.detach()](const Tensor& dy) -> Gradients {
+    const Tensor half = scaled(dy, 0.5);
+    return {output_like(y, [&](View dx) { return Divide{.a = half.view(), .b = y.view(), .y = dx}; })};
+  });
+}
+
+Tensor rsqrt(const Tensor& x) {
+  const OperationScope operation("rsqrt");
+  const Tensor y = output_like(x, [&](View out) { return Rsqrt{.x = x.view(), .y = out}; });
+  return record("rsqrt", y, {x}, [x = x.detach(), y = y.detach()](const Tensor& dy) -> Gradients {
+    const Tensor slope = output_like(
+        y, [&](View out) { return Divide{.a = scaled(y, -0.5).view(), .b = x.view(), .y = out}; });
+    return {output_like(y, [&](View dx) { return Multiply{.a = dy.view(), .b = slope.view(), .y = dx}; })};
+  });
+}
+
+Tensor sigmoid(const Tensor& x) {
+  const OperationScope operation("sigmoid");
+  const Tensor y = output_like(x, [&](View out) { return SigmoidForward{.x = x.view(), .y = out}; });
+  return record("sigmoid", y, {x}, [y = y.detach()](const Tensor& dy) -> Gradients {
+    return {
+        output_like(y, [&](View dx) { return SigmoidBackward{.y = y.view(), .dy = dy.view(), .dx = dx}; })};
+  });
+}
+
+Tensor silu(const Tensor& x) {
+  const OperationScope operation("silu");
+  const Tensor y = output_like(x, [&](View out) { return SiluForward{.x = x.view(), .y = out}; });
+  return record("silu", y, {x}, [x = x.detach()](const Tensor& dy) -> Gradients {
+    return {output_like(x, [&](View dx) { return SiluBackward{.x = x.view(), .dy = dy.view(), .dx = dx}; })};
+  });
+}
+
 Tensor gelu(const Tensor& x, Gelu form) {
+  const OperationScope operation("gelu");
   const Tensor y =
       output_like(x, [&](View out) { return GeluForward{.x = x.view(), .y = out, .form = form}; });
   return record("gelu", y, {x}, [x = x.detach(), form](const Tensor& dy) -> Gradients {

@@ -8,6 +8,7 @@
 namespace lockstep {
 
 Tensor embedding(const Tensor& ids, const Tensor& table) {
+  const OperationScope operation("embedding");
   Shape shape = ids.shape();
   shape.append(table.shape()[-1]);
   const DType dtype = table.compute_dtype();
@@ -25,6 +26,7 @@ Tensor embedding(const Tensor& ids, const Tensor& table) {
 }
 
 Tensor add_positions(const Tensor& x, const Tensor& table) {
+  const OperationScope operation("add_positions");
   const Tensor y = empty_like(x);
   launch(x.stream(), AddPositions{.x = x.view(), .table = table.operand(x.dtype()), .y = y.view()});
   return record("add_positions", y, {x, table},

@@ -84,19 +84,23 @@ Norm rms_norm_of(const Tensor& weight, double epsilon) {
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon) {
+  const OperationScope operation("layer_norm");
   return norm_of(layer_norm_of(weight, bias, epsilon), x);
 }
 
 SumAndNorm add_layer_norm(const Tensor& x, const Tensor& branch, const Tensor& weight, const Tensor& bias,
                           double epsilon) {
+  const OperationScope operation("add_layer_norm");
   return norm_of_sum(layer_norm_of(weight, bias, epsilon), x, branch);
 }
 
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double epsilon) {
+  const OperationScope operation("rms_norm");
   return norm_of(rms_norm_of(weight, epsilon), x);
 }
 
 SumAndNorm add_rms_norm(const Tensor& x, const Tensor& branch, const Tensor& weight, double epsilon) {
+  const OperationScope operation("add_rms_norm");
   return norm_of_sum(rms_norm_of(weight, epsilon), x, branch);
 }
 

@@ -85,6 +85,7 @@ Tensor with_bias_input(const Tensor& y, const Tensor& bias, size_t i) {
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& residual,
               WeightOrder order) {
+  const OperationScope operation("linear");
   const bool is_out_in = order == WeightOrder::out_in;
   expect(weight.shape().rank() == 2 && x.shape().rank() >= 1 &&
              x.shape()[-1] == weight.shape()[is_out_in ? 1 : 0],
@@ -111,6 +112,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const T
 }
 
 Tensor feed_forward(const Tensor& x, const FeedForwardWeights& weights, Gelu form, const Tensor& residual) {
+  const OperationScope operation("feed_forward");
   const auto& [in, bias_in, out, bias_out] = weights;
   expect(in.shape().rank() == 2 && out.shape().rank() == 2 && x.shape().rank() >= 1 &&
              x.shape()[-1] == in.shape()[0] && out.shape()[0] == in.shape()[1],

@@ -115,6 +115,7 @@ struct Head {
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int32_t ignore_index,
                      const Tensor& loss_scale, const Tensor& inverse_count) {
+  const OperationScope operation("cross_entropy");
   const Tensor losses = empty(targets.shape(), accumulator_dtype(logits.dtype()), logits.stream());
   const Tensor inverse = inverse_of(inverse_count, targets, ignore_index, losses.dtype());
   const Tensor dlogits = is_recorded({logits}) ? empty_like(logits) : Tensor();
@@ -134,6 +135,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets, int32_t ignore
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                             int64_t rows_at_once, int32_t ignore_index, const Tensor& loss_scale,
                             const Tensor& bias, const Tensor& inverse_count) {
+  const OperationScope operation("linear_cross_entropy");
   const int64_t rows = x.shape().rows();
   expect(weight.shape().rank() == 2 && x.shape()[-1] == weight.shape()[1] && targets.size() == rows,
          "linear_cross_entropy: x is ", x.shape(), ", weight is ", weight.shape(), ", targets are ",
@@ -180,6 +182,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
 
 Tensor linear_cross_entropies(const Tensor& x, const Tensor& weight, const Tensor& targets,
                               int64_t rows_at_once, int32_t ignore_index, const Tensor& bias) {
+  const OperationScope operation("linear_cross_entropies");
   const int64_t rows = x.shape().rows();
   const Head head{.x = x.detach().reshape({rows, x.shape()[-1]}),
                   .weight = weight.detach(),
@@ -194,6 +197,7 @@ Tensor linear_cross_entropies(const Tensor& x, const Tensor& weight, const Tenso
 }
 
 Tensor mean_squared_error(const Tensor& x, const Tensor& y) {
+  const OperationScope operation("mean_squared_error");
   // Nothing is broadcast here: a column next to a row is a mistake.
   expect(x.shape() == y.shape(), "mean_squared_error: x is ", x.shape(), ", y is ", y.shape(),
          "; equal shapes are needed");
@@ -202,12 +206,16 @@ Tensor mean_squared_error(const Tensor& x, const Tensor& y) {
 }
 
 Tensor sum(const Tensor& x) {
+  const OperationScope operation("sum");
   return record("sum", sum_of(x), {x},
                 [shape = x.shape()](const Tensor& dy, GradientContext& context) -> Gradients {
                   return {times_gradient(full(shape, 1.0, dy.dtype(), dy.stream()), dy, context)};
                 });
 }
 
-Tensor mean(const Tensor& x) { return scale(sum(x), 1.0 / static_cast<double>(x.size())); }
+Tensor mean(const Tensor& x) {
+  const OperationScope operation("mean");
+  return scale(sum(x), 1.0 / static_cast<double>(x.size()));
+}
 
 }  // namespace lockstep

@@ -65,6 +65,7 @@ Tensor multiply_batches(const Tensor& a, const Tensor& b, DType dtype) {
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
+  const OperationScope operation("matmul");
   const Shape &left = a.shape(), &right = b.shape();
   expect(left.rank() >= 2 && right.rank() >= 2 && left[-1] == right[-2], "matmul: a is ", left, ", b is ",
          right, "; they must be [..., m, k] and [..., k, n]");

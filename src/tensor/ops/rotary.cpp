@@ -23,13 +23,18 @@ Tensor rotated(const Tensor& x, const Tensor& table, bool inverse) {
 
 }  // namespace
 
-Tensor rotary_table(const Tensor& frequencies, int64_t tokens) { return make_table(frequencies, {}, tokens); }
+Tensor rotary_table(const Tensor& frequencies, int64_t tokens) {
+  const OperationScope operation("rotary_table");
+  return make_table(frequencies, {}, tokens);
+}
 
 Tensor rotary_table(const Tensor& frequencies, const Tensor& positions) {
+  const OperationScope operation("rotary_table");
   return make_table(frequencies, positions, positions.size());
 }
 
 Tensor rotate(const Tensor& x, const Tensor& table) {
+  const OperationScope operation("rotate");
   return record("rotate", rotated(x, table, false), {x},
                 [table](const Tensor& dy) -> Gradients { return {rotated(dy, table, true)}; });
 }

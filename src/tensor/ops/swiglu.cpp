@@ -7,6 +7,7 @@
 namespace lockstep {
 
 Tensor swiglu(const Tensor& gate, const Tensor& up) {
+  const OperationScope operation("swiglu");
   expect(up.shape() == gate.shape(), "swiglu: the gate is ", gate.shape(), ", up is ", up.shape(),
          "; equal shapes are needed");
   const Tensor y = empty_like(gate);

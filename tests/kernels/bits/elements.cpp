@@ -2,14 +2,18 @@
 #include "kernels/adamw.h"
 #include "kernels/arithmetic.h"
 #include "kernels/bits/numbers.h"
+#include "kernels/comparison.h"
 #include "kernels/convert.h"
 #include "kernels/dropout.h"
 #include "kernels/elementary.h"
 #include "kernels/elementwise.h"
+#include "kernels/extreme.h"
 #include "kernels/fold.h"
 #include "kernels/gelu.h"
+#include "kernels/power.h"
 #include "kernels/random_fill.h"
 #include "kernels/sgd.h"
+#include "kernels/sigmoid.h"
 #include "kernels/swiglu.h"
 #include "kernels/transpose.h"
 
@@ -42,6 +46,27 @@ void print_functions(int64_t count, DType dtype) {
   launch_here(Exp{.x = x.view(), .y = y.view()});
   launch_here(Log{.x = sizes.view(), .y = dx.view()});
   print_line(label("exp_log"), y, dx);
+  launch_here(SigmoidForward{.x = x.view(), .y = y.view()});
+  launch_here(SigmoidBackward{.y = y.view(), .dy = dy.view(), .dx = dx.view()});
+  print_line(label("sigmoid"), y, dx);
+  launch_here(SiluForward{.x = x.view(), .y = y.view()});
+  launch_here(SiluBackward{.x = x.view(), .dy = dy.view(), .dx = dx.view()});
+  print_line(label("silu"), y, dx);
+  launch_here(Sqrt{.x = sizes.view(), .y = y.view()});
+  launch_here(Rsqrt{.x = sizes.view(), .y = dx.view()});
+  print_line(label("sqrt_rsqrt"), y, dx);
+  launch_here(Power{.a = sizes.view(), .b = dy.view(), .y = y.view()});
+  launch_here(Power{.a = sizes.view(), .b = {0.7, dtype}, .y = dx.view()});
+  print_line(label("pow"), y, dx);
+  Values place({1}, DType::i32), largest({1}, dtype);
+  launch_here(DimensionExtreme{.extreme = Extreme::largest,
+                               .x = x.view(),
+                               .y = largest.view(),
+                               .places = place.view(),
+                               .count = count});
+  launch_here(Maximum{.a = x.view(), .b = dy.view(), .y = y.view()});
+  launch_here(Compare{.comparison = Comparison::less, .a = x.view(), .b = dy.view(), .y = dx.view()});
+  print_line(label("comparison"), y, dx, largest, place);
   launch_here(Scale{.x = x.view(), .y = y.view(), .factor = 0.7});
   Values factor({1}, accumulator_dtype(dtype));
   factor.set(0, 1.3);

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/error.h"
 #include "kernels/arithmetic.h"
+#include "kernels/comparison.h"
 #include "kernels/convert.h"
+#include "kernels/copy_rows.h"
 #include "kernels/dropout.h"
 #include "kernels/elementwise.h"
+#include "kernels/extreme.h"
 #include "kernels/gelu.h"
+#include "kernels/power.h"
 #include "kernels/predicted/cases.h"
 #include "kernels/rotary.h"
+#include "kernels/sigmoid.h"
 #include "kernels/swiglu.h"
 #include "kernels/transpose.h"
 
@@ -41,15 +46,93 @@ void add_gradient(Cases& cases, DType dtype, View K::*saved, K rest = {}, const 
     });
 }
 
+/// Adds y = f(a, b) with more fields in `rest`, and y = f(a, number). The operand b is positive, and so is a
+/// if a function needs that.
 template <class K>
-void add_binary(Cases& cases, DType dtype) {
+void add_binary(Cases& cases, DType dtype, K rest = {}, const std::string& kind = "",
+                bool has_positive_base = false) {
+  const auto base = [=](Arrays& a, const Shape& shape) {
+    return has_positive_base ? a.positive(shape, dtype) : a.input(shape, dtype);
+  };
   const std::pair<Shape, Shape> pairs[] = {{{5, 515}, {5, 515}}, {{5, 64}, {64}}, {{3, 1, 40}, {7, 1}}};
   for (const auto& [first, second] : pairs)
-    add(cases, dtype, concat(extents(first), " and ", extents(second)),
+    add(cases, dtype, concat(kind, extents(first), " and ", extents(second)),
         [=, a_shape = first, b_shape = second](Arrays& a) {
-          const View x = a.input(a_shape, dtype), y = a.positive(b_shape, dtype);
-          return K{.a = x, .b = y, .y = a.output(broadcast(a_shape, b_shape, K::name), dtype)};
+          K kernel = rest;
+          kernel.a = base(a, a_shape);
+          kernel.b = a.positive(b_shape, dtype);
+          kernel.y = a.output(broadcast(a_shape, b_shape, K::name), dtype);
+          return kernel;
         });
+  add(cases, dtype, kind + "5x64 and a number", [=](Arrays& a) {
+    K kernel = rest;
+    kernel.a = base(a, {5, 64});
+    kernel.b = OperandView(0.3, dtype);
+    kernel.y = a.output({5, 64}, dtype);
+    return kernel;
+  });
+}
+
+void add_comparisons(Cases& cases, DType dtype) {
+  const std::pair<Comparison, const char*> kinds[] = {{Comparison::less, "less, "},
+                                                      {Comparison::less_equal, "less or equal, "},
+                                                      {Comparison::equal, "equal, "},
+                                                      {Comparison::not_equal, "not equal, "}};
+  for (const auto& [comparison, kind] : kinds)
+    add_binary<Compare>(cases, dtype, {.comparison = comparison, .a = {}, .b = {}, .y = {}}, kind);
+  add_binary<Maximum>(cases, dtype);
+  add_binary<Minimum>(cases, dtype);
+  for (const Shape& mask : {Shape{5, 515}, Shape{515}})
+    add(cases, dtype, concat("mask of ", extents(mask)), [=](Arrays& a) {
+      return Where{.mask = a.whole(mask, dtype),
+                   .a = a.input({5, 515}, dtype),
+                   .b = a.input({5, 515}, dtype),
+                   .y = a.output({5, 515}, dtype)};
+    });
+}
+
+/// Rows of a warp and of a block, and columns.
+void add_extremes(Cases& cases, DType dtype) {
+  for (const Shape& shape : {Shape{9, 130, 1}, Shape{3, 3000, 1}, Shape{3, 5, 70}})
+    for (const Extreme extreme : {Extreme::largest, Extreme::smallest})
+      add(cases, dtype, concat(extreme == Extreme::largest ? "largest of " : "smallest of ", extents(shape)),
+          [=](Arrays& a) {
+            return DimensionExtreme{.extreme = extreme,
+                                    .x = a.whole(shape, dtype),
+                                    .y = a.output({shape[0], shape[2]}, dtype),
+                                    .places = a.output({shape[0], shape[2]}, DType::i32),
+                                    .count = shape[1],
+                                    .inner = shape[2]};
+          });
+  add(cases, dtype, "3x5x70", [=](Arrays& a) {
+    return ExtremeBackward{.dy = a.input({3, 70}, dtype),
+                           .places = a.ids({3, 70}, 5),
+                           .dx = a.output({3, 5, 70}, dtype),
+                           .count = 5,
+                           .inner = 70};
+  });
+}
+
+/// Rows of whole and of broken 16-byte words.
+void add_row_copies(Cases& cases, DType dtype) {
+  for (const int64_t length : {16, 7})
+    add(cases, dtype, concat("33 rows of ", length), [=](Arrays& a) {
+      const int64_t x_stride = 3 * length, y_stride = 2 * length;
+      return CopyRows{.x = a.input({33, x_stride}, dtype),
+                      .y = a.updated(a.input({33, y_stride}, dtype)),
+                      .rows = 33,
+                      .length = length,
+                      .x_stride = x_stride,
+                      .y_stride = y_stride};
+    });
+}
+
+/// Adds y = f(x) for positive x.
+template <class K>
+void add_of_positive(Cases& cases, DType dtype) {
+  for (const Shape& shape : shapes)
+    add(cases, dtype, extents(shape),
+        [=](Arrays& a) { return K{.x = a.positive(shape, dtype, 8.0), .y = a.output(shape, dtype)}; });
 }
 
 void add_activations(Cases& cases, DType dtype) {
@@ -63,10 +146,14 @@ void add_activations(Cases& cases, DType dtype) {
   add_gradient<ReluBackward>(cases, dtype, &ReluBackward::x);
   add_unary<TanhForward>(cases, dtype);
   add_gradient<TanhBackward>(cases, dtype, &TanhBackward::y);
+  add_unary<SigmoidForward>(cases, dtype, 6.0);
+  add_gradient<SigmoidBackward>(cases, dtype, &SigmoidBackward::y);
+  add_unary<SiluForward>(cases, dtype, 6.0);
+  add_gradient<SiluBackward>(cases, dtype, &SiluBackward::x);
   add_unary<Exp>(cases, dtype);
-  for (const Shape& shape : shapes)
-    add(cases, dtype, extents(shape),
-        [=](Arrays& a) { return Log{.x = a.positive(shape, dtype, 8.0), .y = a.output(shape, dtype)}; });
+  add_of_positive<Log>(cases, dtype);
+  add_of_positive<Sqrt>(cases, dtype);
+  add_of_positive<Rsqrt>(cases, dtype);
 }
 
 void add_swiglu(Cases& cases, DType dtype) {
@@ -176,6 +263,10 @@ Cases element_cases() {
     add_binary<Subtract>(cases, dtype);
     add_binary<Multiply>(cases, dtype);
     add_binary<Divide>(cases, dtype);
+    add_binary<Power>(cases, dtype, {}, "", true);
+    add_comparisons(cases, dtype);
+    add_extremes(cases, dtype);
+    add_row_copies(cases, dtype);
   }
   add_rotary_tables(cases);
   add_fill(cases, DType::f64);

@@ -22,6 +22,7 @@ decltype(auto) with_device_type(DType dtype, Body&& body) {
     case DType::i32:
       break;
   }
+  if (dtype == DType::i32) throw Error("a floating-point tensor is needed, not i32");
   throw Error(concat(dtype, " runs on the CPU only: f32, bf16 or f16 is needed on a GPU"));
 }
 

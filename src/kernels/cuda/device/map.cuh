@@ -23,6 +23,7 @@ LOCKSTEP_DEVICE int32_t widen(int32_t x) { return x; }
 LOCKSTEP_DEVICE void narrow(float& to, float value) { to = value; }
 LOCKSTEP_DEVICE void narrow(__nv_bfloat16& to, float value) { to = from_float<__nv_bfloat16>(value); }
 LOCKSTEP_DEVICE void narrow(__half& to, float value) { to = from_float<__half>(value); }
+LOCKSTEP_DEVICE void narrow(int32_t& to, int32_t value) { to = value; }
 LOCKSTEP_DEVICE void narrow(uint16_t& to, uint16_t value) { to = value; }
 LOCKSTEP_DEVICE void narrow(uint32_t& to, uint32_t value) { to = value; }
 LOCKSTEP_DEVICE void narrow(uint64_t& to, uint64_t value) { to = value; }

@@ -59,6 +59,19 @@ LOCKSTEP_DEVICE float fast_tanh(float x) {
   return copysignf(magnitude < 0.625f ? near_zero : away, x);
 }
 
+/// The logistic function of x, and 1 minus it. With e = e^-|x| neither loses digits.
+struct Logistic {
+  float value, complement;
+
+  LOCKSTEP_DEVICE explicit Logistic(float x) {
+    const float e = fast_exp(-fabsf(x));
+    const float larger = fast_reciprocal(1.0f + e);
+    const float smaller = e * larger;
+    value = x < 0.0f ? smaller : larger;
+    complement = x < 0.0f ? larger : smaller;
+  }
+};
+
 /// Returns gelu(x): the tanh form, as x / (1 + e^-2u), or the erf form.
 template <Gelu form>
 LOCKSTEP_DEVICE float gelu(float x) {

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/power.h"
+
+#include "kernels/cpu/broadcast.h"
+#include "kernels/math.h"
+
+namespace lockstep {
+
+void run(CpuStream stream, const Power& k) {
+  with_float_type(k.y.dtype, [&]<class T>() {
+    map_operands<T>(
+        stream, k.y, [](auto a, auto b) { return math::pow(a, b); }, k.a, k.b);
+  });
+}
+
+}  // namespace lockstep

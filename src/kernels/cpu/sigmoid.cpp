@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/sigmoid.h"
+
+#include "kernels/cpu/map.h"
+#include "kernels/math.h"
+
+namespace lockstep {
+namespace {
+
+/// y = f(x...) for views of one dtype; 16-bit floats are computed in f32.
+template <class F, class... Views>
+void map_views(const CpuStream& stream, const View& y, F f, const Views&... x) {
+  with_float_type(y.dtype, [&]<class T>() { map(stream, y.size(), y.as<T>(), f, x.template as<T>()...); });
+}
+
+}  // namespace
+
+void run(CpuStream stream, const SigmoidForward& k) {
+  map_views(
+      stream, k.y, [](auto x) { return math::logistic(x).value; }, k.x);
+}
+
+void run(CpuStream stream, const SigmoidBackward& k) {
+  map_views(
+      stream, k.dx, [](auto y, auto dy) { return dy * y * (1 - y); }, k.y, k.dy);
+}
+
+void run(CpuStream stream, const SiluForward& k) {
+  map_views(
+      stream, k.y, [](auto x) { return x * math::logistic(x).value; }, k.x);
+}
+
+void run(CpuStream stream, const SiluBackward& k) {
+  map_views(
+      stream, k.dx,
+      [](auto x, auto dy) {
+        const auto s = math::logistic(x);
+        return dy * std::fma(x, s.value * s.complement, s.value);
+      },
+      k.x, k.dy);
+}
+
+}  // namespace lockstep

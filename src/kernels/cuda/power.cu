@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Powers (device/broadcast.cuh). An element takes some 60 instructions in double. A GPU with half as many
+// double units as float units, such as an H200, has time for them while its memory is busy with 16 bits or
+// more. Others take longer. Bytes: every operand and the result once. Bound: memory, or double arithmetic.
+
+#include "kernels/cuda/device/broadcast.cuh"
+#include "kernels/math.h"
+#include "kernels/power.h"
+
+namespace lockstep {
+namespace {
+
+struct Function {
+  LOCKSTEP_DEVICE float operator()(float a, float b) const { return math::pow(a, b); }
+};
+
+}  // namespace
+
+void run(CudaStream stream, const Power& k) {
+  cuda::with_device_type(k.y.dtype, [&]<class T>() {
+    cuda::map_operands<T>(stream, Power::name, k.y, Function{}, Function{}, k.a, k.b);
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <iosfwd>
+
+#include "tensor/tensor.h"
+
+namespace lockstep {
+
+/// Prints the values as PyTorch does, then dtype and shape: "[[1, 2], [3, 4]] f32 [2, 2]", a line for each
+/// row. Of more than 1000 elements it prints three at each end of a dimension. It waits for the GPU.
+std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
+
+}  // namespace lockstep
