@@ -45,9 +45,7 @@ const Layer defaults = {{"train.epochs", "50"},          {"train.batch_size", "3
 /// The tutorials' model and data.
 class MlpTask final : public TrainingTask {
  public:
-  MlpTask(const Job& job, int ranks) : job_(job), ranks_(ranks) {
-    initialize_linears(model_.parameters(), job.seed());
-  }
+  MlpTask(const Job& job, int ranks) : job_(job), ranks_(ranks) {}
 
   std::vector<NamedTensor> parameters() const override { return model_.parameters(); }
   std::shared_ptr<const Dataset> training_data() const override { return data_; }

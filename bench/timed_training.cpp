@@ -30,12 +30,10 @@ double whole(const PhaseSeconds& step) { return std::accumulate(step.begin(), st
 TimedTraining::TimedTraining(const Job& job, const World& world, const TrainingTask& task, bool shares_memory)
     : job_(job),
       task_(task),
-      space_(task.parameters(), task.group_rule()),
+      space_(task.parameters(), {.seed = job.seed(), .group = task.group_rule()}),
       engine_(job, world, task, space_, shares_memory),
-      loader_(task.training_data(), {.replicas = job.dist.replicas,
-                                     .local_parts = slices_of(engine_.data_parallel.setup.micro_batches),
-                                     .batch_size = job.batches.batch_size,
-                                     .seed = job.seed()}) {}
+      loader_(engine_.data_parallel.loader(task.training_data(),
+                                           {.batch_size = job.batches.batch_size, .seed = job.seed()})) {}
 
 PhaseSeconds TimedTraining::step() {
   PhaseSeconds seconds{};

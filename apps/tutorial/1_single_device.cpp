@@ -26,8 +26,7 @@ int main(int argc, char** argv) {
     const std::string device = "CPU0";
     const auto data = std::make_shared<SyntheticRegression>(2048, 20);
     const Mlp model({20, 1});
-    initialize_linears(model.parameters(), /*seed=*/0);
-    ParameterSpace parameters(model.parameters());
+    ParameterSpace parameters(model);
     Sgd optimizer(parameters, {});
     Loader loader(data, {.replicas = 1, .batch_size = options["--batch_size"], .shuffle = true});
 

@@ -26,14 +26,10 @@ int main(int argc, char** argv) {
     const std::string device = concat("CPU", world.rank());
     const auto data = std::make_shared<SyntheticRegression>(2048, 20);
     const Mlp model({20, 1});
-    initialize_linears(model.parameters(), /*seed=*/0);
-    ParameterSpace parameters(model.parameters());
+    ParameterSpace parameters(model);
     DataParallel ddp(parameters, world, {.replicas = options["--replicas"]});
     Sgd optimizer(parameters, {});
-    Loader loader(data, {.replicas = ddp.total_replicas(),
-                         .local_replicas = ddp.replicas(),
-                         .batch_size = options["--batch_size"],
-                         .shuffle = true});
+    Loader loader = ddp.loader(data, {.batch_size = options["--batch_size"], .shuffle = true});
 
     for (int epoch = 0; epoch < options["total_epochs"]; ++epoch) {
       std::cout << concat("[", device, "] Epoch ", epoch, " | Batchsize: ", options["--batch_size"],

@@ -29,14 +29,10 @@ int main(int argc, char** argv) {
     const std::string device = concat("CPU", world.rank());
     const auto data = std::make_shared<SyntheticRegression>(2048, 20);
     const Mlp model({20, 1});
-    initialize_linears(model.parameters(), /*seed=*/0);
-    ParameterSpace parameters(model.parameters());
+    ParameterSpace parameters(model);
     DataParallel ddp(parameters, world, {.replicas = options["--replicas"]});
     Sgd optimizer(parameters, {.momentum = 0.9});
-    Loader loader(data, {.replicas = ddp.total_replicas(),
-                         .local_replicas = ddp.replicas(),
-                         .batch_size = options["--batch_size"],
-                         .shuffle = true});
+    Loader loader = ddp.loader(data, {.batch_size = options["--batch_size"], .shuffle = true});
 
     std::vector<NamedTensor> state = model.parameters();
     for (const NamedTensor& velocity : optimizer.state()) state.push_back(velocity);

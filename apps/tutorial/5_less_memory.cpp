@@ -29,12 +29,10 @@ constexpr const char* known =
     "--bf16=0 --fp16=0 --plan=0";
 
 /// Returns the loss of one micro-batch.
-Tensor loss_of(const DeepMlp& model, const Step& step, const Batch& batch, int part, const Options& options) {
-  const int64_t samples = batch.samples / options["--micro_batches"], first = part * samples;
+Tensor loss_of(const DeepMlp& model, const Step& step, const Batch& batch, const Options& options) {
   const Context context = {.step = static_cast<uint32_t>(step.index),
-                           .sample = static_cast<uint32_t>(batch.first_sample + first)};
-  const Tensor y = model(batch.inputs.slice(first, first + samples), options["--segments"], context);
-  return mean_squared_error(y, batch.targets.slice(first, first + samples));
+                           .sample = static_cast<uint32_t>(batch.first_sample)};
+  return mean_squared_error(model(batch.inputs, options["--segments"], context), batch.targets);
 }
 
 int main(int argc, char** argv) {
@@ -45,8 +43,7 @@ int main(int argc, char** argv) {
     const std::string device = concat("CPU", world.rank());
     const auto data = std::make_shared<SyntheticRegression>(8192, 20);
     const DeepMlp model;
-    initialize_linears(model.parameters(), /*seed=*/0);
-    ParameterSpace parameters(model.parameters());
+    ParameterSpace parameters(model);
     GradScaler scaler(parameters);
     DataParallel ddp(parameters, world,
                      {.replicas = options["--replicas"],
@@ -55,12 +52,8 @@ int main(int argc, char** argv) {
     if (options["--bf16"]) parameters.set_precision(DType::bf16);
     if (options["--fp16"]) parameters.set_precision(DType::f16);
     Sgd optimizer(parameters, {});
-    Loader loader(data, {.replicas = ddp.total_replicas(),
-                         .local_replicas = ddp.replicas(),
-                         .batch_size = options["--batch_size"],
-                         .shuffle = true,
-                         .whole_batches = parts > 1,
-                         .prefetch = false});
+    Loader loader =
+        ddp.loader(data, {.batch_size = options["--batch_size"], .shuffle = true, .prefetch = false});
 
     for (int epoch = 0; epoch < options["total_epochs"]; ++epoch) {
       std::cout << concat("[", device, "] Epoch ", epoch, " | Batchsize: ", options["--batch_size"],
@@ -73,7 +66,7 @@ int main(int argc, char** argv) {
         const Step step = loader.next();
         for (const Batch& batch : step.batches) {
           const MemoryScope scope("activations");
-          for (int part = 0; part < parts; ++part) ddp.backward(loss_of(model, step, batch, part, options));
+          ddp.backward(loss_of(model, step, batch, options));
         }
         ddp.step(optimizer, learning_rate);
         total_loss += item(ddp.summary.mean_loss());

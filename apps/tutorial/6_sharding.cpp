@@ -46,17 +46,11 @@ int main(int argc, char** argv) {
   const auto train = [&](const World& world) {
     const auto data = std::make_shared<SyntheticRegression>(512, 20);
     const DeepMlp model(/*width=*/512);
-    initialize_linears(model.parameters(), /*seed=*/0);
-    ParameterSpace parameters(model.parameters());
+    ParameterSpace parameters(model);
     DataParallel ddp(parameters, world,
                      {.replicas = options["--replicas"], .shard = static_cast<Shard>(options["--shard"])});
     AdamW optimizer(parameters, {});
-    std::vector<BatchSlice> mine;
-    for (const MicroBatch& one : ddp.setup.micro_batches) mine.push_back({one.replica, one.index});
-    Loader loader(data, {.replicas = ddp.total_replicas(),
-                         .local_parts = mine,
-                         .batch_size = options["--batch_size"],
-                         .shuffle = true});
+    Loader loader = ddp.loader(data, {.batch_size = options["--batch_size"], .shuffle = true});
 
     for (int epoch = 0; epoch < options["total_epochs"]; ++epoch) {
       std::cout << concat("[CPU", world.rank(), "] Epoch ", epoch, " | Batchsize: ", options["--batch_size"],

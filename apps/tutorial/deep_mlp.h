@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <vector>
 
 #include "nn/layers.h"
@@ -16,30 +15,27 @@ namespace lockstep {
 /// and Linear(width, 1).
 class DeepMlp : public Module {
  public:
-  explicit DeepMlp(int64_t width = 128) : first_(20, width), last_(width, 1) {
-    add_part("first", first_);
-    for (int i = 0; i < 16; ++i) {
-      layers_.push_back(std::make_unique<Linear>(width, width));
-      add_part(concat("layers.", i), *layers_.back());
-    }
-    add_part("last", last_);
+  explicit DeepMlp(int64_t width = 128) : first_(add_part<Linear>("first", 20, width)) {
+    for (int i = 0; i < 16; ++i) layers_.push_back(&add_part<Linear>(concat("layers.", i), width, width));
+    last_ = &add_part<Linear>("last", width, 1);
   }
 
   /// Maps [samples, 20] to [samples, 1], both f32 for every compute dtype. The layers run in `segments`
   /// segments. The backward recomputes all segments but the last.
   Tensor operator()(const Tensor& x, int64_t segments, const Context& context) const {
     std::vector<std::function<Tensor(const Tensor&)>> layers;
-    for (const auto& layer : layers_)
-      layers.emplace_back([&layer, key = context.key(static_cast<uint32_t>(layers.size()))](const Tensor& y) {
+    for (const Linear* layer : layers_)
+      layers.emplace_back([layer, key = context.key(static_cast<uint32_t>(layers.size()))](const Tensor& y) {
         return (*layer)(dropout(relu(y), 0.1, key), /*residual=*/y);
       });
     const Tensor y = first_(convert(x, first_.weight().compute_dtype()));
-    return convert(last_(checkpoint_sequential(layers, segments, y)), x.dtype());
+    return convert((*last_)(checkpoint_sequential(layers, segments, y)), x.dtype());
   }
 
  private:
-  Linear first_, last_;
-  std::vector<std::unique_ptr<Linear>> layers_;
+  Linear& first_;
+  std::vector<Linear*> layers_;
+  Linear* last_;
 };
 
 }  // namespace lockstep

@@ -19,29 +19,21 @@ using namespace lockstep;
 /// y = output(tanh(value(x)) * gate(x)).
 class GatedRegression : public Module {
  public:
-  GatedRegression() {
-    add_part("value", value_);
-    add_part("gate", gate_);
-    add_part("output", output_);
-  }
-
-  Tensor operator()(const Tensor& x) const { return output_(lockstep::tanh(value_(x)) * gate_(x)); }
+  Tensor operator()(const Tensor& x) const { return output_(tanh(value_(x)) * gate_(x)); }
 
  private:
-  Linear value_{20, 32};
-  Linear gate_{20, 32};
-  Linear output_{32, 1};
+  Linear& value_ = add_part<Linear>("value", 20, 32);
+  Linear& gate_ = add_part<Linear>("gate", 20, 32);
+  Linear& output_ = add_part<Linear>("output", 32, 1);
 };
 
 int train() {
   const World world = World::from_environment();  // one rank alone, or a rank of the launcher's job
   const GatedRegression model;
-  initialize_linears(model.parameters(), /*seed=*/7);
-  ParameterSpace parameters(model.parameters());         // one flat space
+  ParameterSpace parameters(model, {.seed = 7});         // draws initial values, in one flat space
   DataParallel ddp(parameters, world, {.replicas = 4});  // compares and broadcasts the values, makes buckets
   Sgd optimizer(parameters, {.momentum = 0.9});
-  Loader loader(std::make_shared<SyntheticRegression>(),
-                {.replicas = 4, .local_replicas = ddp.replicas(), .batch_size = 32});
+  Loader loader = ddp.loader(std::make_shared<SyntheticRegression>(), {.batch_size = 32});
   for (int step = 1; step <= 64; ++step) {
     for (const Batch& batch : loader.next().batches)  // one for each replica of this rank
       ddp.backward(mean_squared_error(model(batch.inputs), batch.targets));

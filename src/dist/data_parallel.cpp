@@ -7,6 +7,7 @@
 #include "core/text.h"
 #include "tensor/autograd.h"
 #include "tensor/create.h"
+#include "tensor/tensor_state.h"
 
 namespace lockstep {
 namespace {
@@ -119,6 +120,15 @@ std::vector<int> DataParallel::replicas() const {
   return replicas;
 }
 
+Loader DataParallel::loader(std::shared_ptr<const Dataset> data, Loader::Options options) const {
+  options.replicas = options_.replicas;
+  options.parts = options_.accumulate;
+  options.whole_batches |= options_.accumulate > 1;
+  options.local_parts.clear();
+  for (const MicroBatch& one : setup.micro_batches) options.local_parts.push_back({one.replica, one.index});
+  return {std::move(data), options};
+}
+
 void DataParallel::expect_same_precision() const {
   expect(setup.sharding.stage == Shard::none || space_.precision() == precision_,
          "the model's precision was ", precision_, " when it was sharded, and now is ", space_.precision(),
@@ -176,6 +186,8 @@ void DataParallel::backward(const Tensor& loss) {
   expect(micro_batches_done_ < owed(), "backward() was called more than ", owed(),
          " times in this step; call wait() after the last");
   expect_same_precision();
+  space_.values.expect_no_zero_matrix();
+  const TrainedSpace trained(space_.memory());
   const bool cuts = reducer_->cuts_gradients();
   const int index = micro_batches_done_ % micro_batches_per_leaf();
   const int slot = reducer_->begin(micro_batches_done_ / micro_batches_per_leaf());

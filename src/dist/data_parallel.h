@@ -7,6 +7,7 @@
 
 #include "comm/world.h"
 #include "core/graph.h"
+#include "data/loader.h"
 #include "dist/distributed_values.h"
 #include "dist/gradient_reducer.h"
 #include "dist/step_summary.h"
@@ -34,8 +35,9 @@ struct DataParallelSetup {
 ///     ParameterSpace space(model.parameters());
 ///     DataParallel ddp(space, world, {.replicas = 8});
 ///     AdamW optimizer(space, {});
-///     for (const Batch& batch : my_batches)              // one per replica of this rank, in order
-///       ddp.backward(loss_of(batch));                    // `accumulate` calls a replica
+///     Loader loader = ddp.loader(data, {.batch_size = 32});
+///     for (const Batch& batch : loader.next().batches)   // the micro-batches of this rank, in order
+///       ddp.backward(loss_of(batch));
 ///     ddp.step(optimizer, learning_rate, max_norm);      // each rank updates what it owns
 ///
 /// A loop that needs the gradients calls `float loss = ddp.wait(); optimizer.step(learning_rate);` instead.
@@ -44,11 +46,10 @@ struct DataParallelSetup {
 /// scaler.update().
 ///
 /// With sharding (Options::shard) each rank keeps a part, and the bits are equal again. Set the model's
-/// precision before this object is made, and take batches from `setup.micro_batches`. With full sharding,
-/// begin_step() comes first:
+/// precision before this object is made. With full sharding, begin_step() comes first:
 ///
 ///     ddp.begin_step();
-///     for (const MicroBatch& part : ddp.setup.micro_batches) ddp.backward(loss_of(part));
+///     for (const Batch& batch : loader.next().batches) ddp.backward(loss_of(batch));
 ///     ddp.step(optimizer, learning_rate, max_norm);
 ///
 /// With Options::offload a GPU keeps data in host memory. The loop is the same, and step() updates on the
@@ -67,6 +68,8 @@ class DataParallel {
   /// Returns the replicas of this rank's micro-batches, in order.
   std::vector<int> replicas() const;
   int total_replicas() const { return options_.replicas; }
+  /// Returns a loader of this rank's micro-batches. It sets the options about replicas and micro-batches.
+  Loader loader(std::shared_ptr<const Dataset> data, Loader::Options options) const;
 
   /// Begins a step. All ranks run the same operations until the step ends. With full sharding, call it before
   /// any operation that reads parameters.
@@ -75,7 +78,16 @@ class DataParallel {
   /// for generating text. Errors of the body and of its end reach the caller.
   void together(const std::function<void()>& body);
 
-  /// Runs the backward of the next micro-batch. Throws Error naming a parameter that the loss does not use.
+  /// Returns the mean of `loss` over a data set: of the means of its batches of `batch_size` samples,
+  /// weighted by their targets that count. Ranks share the batches, which are summed in double in index
+  /// order. So the result does not depend on ranks. All ranks call it, and before each of their batches
+  /// `before_batch` with the number that is done. An exception that it throws on all ranks ends the
+  /// evaluation.
+  double evaluate(const Dataset& data, int64_t batch_size, const std::function<Tensor(const Batch&)>& loss,
+                  const std::function<void(int64_t done, int64_t batches)>& before_batch = {});
+
+  /// Runs the backward of the next micro-batch. Throws Error naming a parameter that the loss does not use,
+  /// and UserError naming a trained leaf that the space does not hold or a matrix of zeros at the first step.
   /// Throws Error if it is called more often than this rank has micro-batches.
   void backward(const Tensor& loss);
   /// Ends the step. Every parameter's grad() is then the mean over replicas, for all work queued from now on.

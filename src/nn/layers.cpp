@@ -11,28 +11,27 @@ namespace lockstep {
 
 Linear::Linear(int64_t inputs, int64_t outputs, bool has_bias, DType dtype, WeightOrder order)
     : order_(order),
-      weight_(add_parameter(
-          "weight", order == WeightOrder::out_in ? Shape{outputs, inputs} : Shape{inputs, outputs}, dtype)) {
-  if (has_bias) bias_ = add_parameter("bias", {outputs}, dtype);
+      weight_(add_parameter("weight",
+                            order == WeightOrder::out_in ? Shape{outputs, inputs} : Shape{inputs, outputs},
+                            linear_values(inputs), dtype)) {
+  if (has_bias) bias_ = add_parameter("bias", {outputs}, linear_values(inputs), dtype);
 }
 
 LayerNorm::LayerNorm(int64_t columns, bool has_bias, DType dtype)
-    : weight_(add_parameter("weight", {columns}, dtype, constant_values(1.0))) {
-  if (has_bias) bias_ = add_parameter("bias", {columns}, dtype);
+    : weight_(add_parameter("weight", {columns}, constant_values(1.0), dtype)) {
+  if (has_bias) bias_ = add_parameter("bias", {columns}, constant_values(0.0), dtype);
 }
 
 RmsNorm::RmsNorm(int64_t columns, double epsilon, DType dtype)
-    : weight_(add_parameter("weight", {columns}, dtype, constant_values(1.0))), epsilon_(epsilon) {}
+    : weight_(add_parameter("weight", {columns}, constant_values(1.0), dtype)), epsilon_(epsilon) {}
 
 RotaryPositions::RotaryPositions(const std::vector<float>& frequencies, DType dtype)
     : frequencies_(convert(from_values(frequencies, {static_cast<int64_t>(frequencies.size())}), dtype)) {}
 
 Mlp::Mlp(const std::vector<int64_t>& widths) {
   expect(widths.size() >= 2, "an MLP needs at least the widths of its input and its output");
-  for (size_t i = 0; i + 1 < widths.size(); ++i) {
-    layers_.push_back(std::make_unique<Linear>(widths[i], widths[i + 1]));
-    add_part(concat("layers.", i), *layers_.back());
-  }
+  for (size_t i = 0; i + 1 < widths.size(); ++i)
+    layers_.push_back(&add_part<Linear>(concat("layers.", i), widths[i], widths[i + 1]));
 }
 
 Tensor Mlp::operator()(const Tensor& x) const {

@@ -13,7 +13,7 @@
 namespace lockstep {
 
 /// A linear layer, y = x . weight^T + bias. `weight` is [outputs, inputs], or [inputs, outputs] for
-/// WeightOrder::in_out. `bias` is [outputs] and optional.
+/// WeightOrder::in_out. `bias` is [outputs] and optional. Both start as linear_values().
 class Linear : public Module {
  public:
   Linear(int64_t inputs, int64_t outputs, bool has_bias = true, DType dtype = DType::f32,
@@ -70,12 +70,15 @@ class RmsNorm final : public Norm {
   double epsilon_;
 };
 
-/// A table of vectors, one per row: weight [rows, columns].
+/// A table of vectors, one per row: weight [rows, columns]. It starts as N(0, 1), as in PyTorch.
 class Embedding : public Module {
  public:
-  Embedding(int64_t rows, int64_t columns, DType dtype = DType::f32)
-      : weight_(add_parameter("weight", {rows, columns}, dtype)) {}
+  Embedding(int64_t rows, int64_t columns, DType dtype = DType::f32,
+            const InitialValues& values = normal_values(0.0, 1.0))
+      : weight_(add_parameter("weight", {rows, columns}, values, dtype)) {}
 
+  /// Returns the rows that i32 `ids` [...] select: [..., columns].
+  Tensor operator()(const Tensor& ids) const { return embedding(ids, weight_); }
   const Tensor& weight() const { return weight_; }
 
  private:
@@ -100,7 +103,7 @@ class Positions : public Module {
 class LearnedPositions final : public Positions {
  public:
   LearnedPositions(int64_t positions, int64_t columns, DType dtype = DType::f32)
-      : weight_(add_parameter("weight", {positions, columns}, dtype)) {}
+      : weight_(add_parameter("weight", {positions, columns}, normal_values(0.0, 1.0), dtype)) {}
 
   Tensor add(const Tensor& x) const override { return add_positions(x, weight_); }
   Tensor add_at(const Tensor& x, const Tensor& places) const override {
@@ -135,7 +138,7 @@ class Mlp : public Module {
   Tensor operator()(const Tensor& x) const;
 
  private:
-  std::vector<std::unique_ptr<Linear>> layers_;
+  std::vector<Linear*> layers_;
 };
 
 /// Keys and values of attention, with which a model continues texts without reading them again.

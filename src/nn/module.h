@@ -1,30 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "kernels/random.h"
+#include "nn/initial_values.h"
 #include "tensor/tensor.h"
 
 namespace lockstep {
-
-// Initial values of parameters. All are functions of the seed and of a parameter's position in the list. So
-// every rank computes the same values for any part of a parameter.
-
-/// Returns initial values that are all `value`.
-InitialValues constant_values(double value);
-/// Returns N(mean, std^2). Element i is the one that fill_normal() draws.
-InitialValues normal_values(double mean, double std, uint64_t seed, uint32_t stream_id);
-/// Returns normal_values() with mean 0 of a matrix [columns, rows], transposed to [rows, columns]: `shape`.
-InitialValues transposed_normal_values(const Shape& shape, double std, uint64_t seed, uint32_t stream_id);
-/// Returns U(low, high). Element i is the one that fill_uniform() draws.
-InitialValues uniform_values(double low, double high, uint64_t seed, uint32_t stream_id);
-
-/// Initializes parameters as PyTorch's Linear: U(-1/sqrt(inputs), 1/sqrt(inputs)). A bias follows its weight.
-void initialize_linears(const std::vector<NamedTensor>& parameters, uint64_t seed);
 
 struct KeyValueCache;
 
@@ -51,27 +39,56 @@ struct Context {
 };
 
 /// A part of a model: parameters and parts of its own in the order in which they were added. A module is
-/// neither copied nor moved because the parts of a model are its members.
+/// neither copied nor moved because the parts of a model refer to it.
+///
+///     class Gated : public Module {
+///      public:
+///       Tensor operator()(const Tensor& x) const { return value_(x) * sigmoid(gate_(x)); }
+///
+///      private:
+///       Linear& value_ = add_part<Linear>("value", 20, 32);
+///       Linear& gate_ = add_part<Linear>("gate", 20, 32);
+///     };
 class Module {
  public:
   Module() = default;
-  virtual ~Module() = default;
+  virtual ~Module();
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  /// Returns all parameters with dotted names ("transformer.h.0.ln_1.weight"), depth first.
+  /// Returns all parameters with dotted names ("transformer.h.0.ln_1.weight"), depth first. Throws UserError
+  /// naming a part that was destroyed.
   std::vector<NamedTensor> parameters(const std::string& prefix = "") const;
 
  protected:
-  /// Adds and returns a new fp32 (or f64) leaf. It is declared: its values are computed at first use.
-  Tensor add_parameter(const std::string& name, const Shape& shape, DType dtype = DType::f32,
-                       const InitialValues& values = constant_values(0.0));
+  /// Makes a trainable leaf of fp32 (or f64) and adds it. Its values are computed at first use.
+  Tensor add_parameter(const std::string& name, const Shape& shape, const InitialValues& values,
+                       DType dtype = DType::f32);
+  /// Makes a part, adds it and returns it. This module owns it.
+  template <std::derived_from<Module> Part, class... Arguments>
+  Part& add_part(const std::string& name, Arguments&&... arguments) {
+    auto part = std::make_unique<Part>(std::forward<Arguments>(arguments)...);
+    Part& made = *part;
+    made_.push_back(std::move(part));
+    add_part(name, made);
+    return made;
+  }
   /// Adds a part. It must be a member or owned by a member.
-  void add_part(const std::string& name, const Module& part) { parts_.emplace_back(name, &part); }
+  void add_part(const std::string& name, const Module& part);
+  void add_part(const std::string& name, const Module&& temporary) = delete;
 
  private:
-  std::vector<NamedTensor> own_;
-  std::vector<std::pair<std::string, const Module*>> parts_;
+  /// The lists of a module. The module that it is a part of shares them, so they outlive a destroyed part.
+  struct Contents {
+    bool is_destroyed = false;
+    std::vector<NamedTensor> parameters = {};
+    std::vector<std::pair<std::string, std::shared_ptr<const Contents>>> parts = {};
+
+    void list(const std::string& prefix, std::vector<NamedTensor>& all) const;
+  };
+
+  std::shared_ptr<Contents> contents_ = std::make_shared<Contents>();
+  std::vector<std::unique_ptr<Module>> made_;  ///< the parts that this module owns
 };
 
 /// Returns the number of elements of all parameters. Each tensor counts once.

@@ -2,6 +2,7 @@
 #include "parameters/parameter_space.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/convert.h"
 #include "tensor/create.h"
@@ -26,9 +27,13 @@ std::byte* ParameterSpace::Memory::find(Range place, DType dtype) {
   return residency(place, dtype);
 }
 
-ParameterSpace::ParameterSpace(const std::vector<NamedTensor>& listed, const GroupRule& group,
-                               const ParameterLayout::UnitRule& unit)
-    : layout(listed, group, unit), memory_(std::make_shared<Memory>()) {
+ParameterSpace::ParameterSpace(const std::vector<NamedTensor>& listed, const SpaceOptions& options)
+    : layout(listed, options.group, options.unit), memory_(std::make_shared<Memory>()) {
+  for (size_t i = 0; i < listed.size(); ++i) {
+    const auto& initial = Tape::state(listed[i].tensor)->initial;
+    if (initial && initial->with_seed)
+      listed[i].tensor.initialize_with_seed(options.seed, static_cast<uint32_t>(i));
+  }
   memory_->space = this;
   memory_->elements = layout.elements();
   memory_->precision = layout.dtype();
@@ -94,6 +99,31 @@ void ParameterSpace::Values::write(Range range, const Tensor& target) const {
       state->initial->fill(part, first);
     else
       copy(Tensor(state->storage, state->offset_bytes + first * bytes(dtype), part.shape(), dtype), part);
+  }
+}
+
+/// Returns whether every element of a range that the buffer holds is zero. A few elements come first, because
+/// they usually decide.
+static bool is_zero(const FlatBuffer& buffer, Range range) {
+  constexpr int64_t few = 64;
+  for (const Range part : {Range{range.begin, std::min(range.begin + few, range.end)}, range})
+    for (const double value : to_doubles(buffer.part(part)))
+      if (value != 0.0) return false;
+  return true;
+}
+
+void ParameterSpace::Values::expect_no_zero_matrix() const {
+  if (std::exchange(space_.memory_->may_be_zero, true) || mode_of(space_.layout.stream()).is_dry) return;
+  const FlatBuffer& buffer = (*this)();
+  for (const Parameter& parameter : space_.layout.parameters()) {
+    const auto& declared = Tape::state(parameter.tensor)->declared;
+    if (parameter.is_frozen || parameter.tensor.shape().rank() < 2 || parameter.tensor.size() == 0) continue;
+    if (declared && declared->may_be_zero) continue;
+    for (const Range held : buffer.placement().ranges())
+      require(intersection(held, parameter.place) != parameter.place || !is_zero(buffer, parameter.place),
+              "the matrix ", parameter.name, " ", parameter.tensor.shape(),
+              " is all zeros at the first step: give it initial values, or declare it with "
+              "constant_values(0.0) if zeros are meant");
   }
 }
 

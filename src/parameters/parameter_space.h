@@ -14,6 +14,13 @@ namespace lockstep {
 /// A function that returns the address of values which a rank does not keep, as ParameterMemory::find() does.
 using Residency = std::function<std::byte*(Range place, DType dtype)>;
 
+/// How a ParameterSpace is made.
+struct SpaceOptions {
+  uint64_t seed = 0;                    ///< of initial values that have no seed of their own
+  GroupRule group = {};                 ///< how optimizers treat a parameter
+  ParameterLayout::UnitRule unit = {};  ///< the unit that a parameter belongs to
+};
+
 /// All parameters of a model in one flat space. Every walk over parameters is a walk over it.
 ///
 /// Memory is made at first use, so that DataParallel can place it before. Values, their copies in 16 bits,
@@ -28,14 +35,19 @@ class ParameterSpace {
     int64_t elements = 0;
     DType precision = DType::f32;          ///< the dtype in which the model computes
     bool keeps_copies = false;             ///< copies exist even in the dtype of the values
+    bool may_be_zero = false;              ///< expect_no_zero_matrix() has been called
     FlatBuffer values, copies, gradients;  ///< made at first use
     Residency residency;
   };
 
  public:
   /// Takes over the listed tensors. Throws Error like ParameterLayout.
-  explicit ParameterSpace(const std::vector<NamedTensor>& listed, const GroupRule& group = {},
-                          const ParameterLayout::UnitRule& unit = {});
+  explicit ParameterSpace(const std::vector<NamedTensor>& listed, const SpaceOptions& options = {});
+  /// Takes over the parameters of a Module.
+  template <class Model>
+  requires requires(const Model& model) { model.parameters(); }
+  explicit ParameterSpace(const Model& model, const SpaceOptions& options = {})
+      : ParameterSpace(model.parameters(), options) {}
   ~ParameterSpace();
   ParameterSpace(const ParameterSpace&) = delete;
   ParameterSpace& operator=(const ParameterSpace&) = delete;
@@ -58,6 +70,11 @@ class ParameterSpace {
     std::string definition() const;
     /// Writes a range's values to `target`, [range.size()]. This rank keeps them, or they are not made yet.
     void write(Range range, const Tensor& target) const;
+    /// Throws UserError naming a trainable matrix that this rank keeps and whose values are all zero, unless
+    /// constant_values(0.0) has made it. Only the first call looks at the values.
+    void expect_no_zero_matrix() const;
+    /// Allows matrices of zeros: the values come from a file.
+    void allow_zeros() { space_.memory_->may_be_zero = true; }
     /// Uses `buffer` for the values from now on. It must hold them already. Copies are kept as they are.
     void place(const FlatBuffer& buffer);
     /// Sets the function that provides values which this rank does not keep. It may be empty.
@@ -112,6 +129,9 @@ class ParameterSpace {
    private:
     ParameterSpace& space_;
   };
+
+  /// Returns the memory that the tensors of the space refer to.
+  const ParameterMemory* memory() const { return memory_.get(); }
 
   const ParameterLayout layout;
   Values values{*this};

@@ -103,7 +103,7 @@ Rehearsal rehearse(const Job& job, const PlannedRanks& place, const MakeTask& ma
   const std::shared_ptr<const TrainingTask> made = make(job);
   const TrainingTask& task = *made;
   const TaskFacts facts = task.facts();
-  ParameterSpace space(task.parameters(), task.group_rule());
+  ParameterSpace space(task.parameters(), {.seed = job.seed(), .group = task.group_rule()});
   TrainingEngine engine(rehearsed, world, task, space);
   StepRunner runner(rehearsed, task, engine, [] {});
   const std::vector<Batch> batches = dry_batches(job, *task.training_data(), replicas);

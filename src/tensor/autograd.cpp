@@ -95,9 +95,32 @@ class Walk {
     for (const auto& node : nodes) {
       expect_scaled_once(*node);
       for (const auto& input : node->inputs)
-        if (input && input->leaf) ++uses_left_[input.get()];
+        if (input && input->leaf) {
+          ++uses_left_[input.get()];
+          note(*input, node->op);
+        }
     }
+    expect_no_stranger();
     nodes_.insert(nodes_.end(), nodes.begin(), nodes.end());
+  }
+
+  /// Remembers a leaf that no optimizer of the training updates, and the operation that reads it.
+  void note(const TensorState& leaf, const char* op) {
+    const ParameterMemory* const own = leaf.space.get();
+    has_space_ |= own != nullptr;
+    const bool is_foreign = space_ ? own != space_ : own == nullptr && leaf.declared;
+    if (is_foreign && !stranger_) stranger_ = {&leaf, op};
+  }
+
+  void expect_no_stranger() const {
+    if (!stranger_ || !has_space_) return;
+    const auto& [leaf, op] = *stranger_;
+    const std::string name = leaf->declared ? "the parameter " + leaf->declared->name : "a leaf";
+    throw UserError(
+        concat("the loss reads ", name, " ", leaf->shape, " by the operation ", op, ", and ",
+               leaf->space ? "another ParameterSpace holds it" : "no ParameterSpace holds it",
+               ", so no step would train it: add its module by add_part(), or make it by add_parameter()",
+               leaf->declared ? "" : ", or detach() it"));
   }
 
   void expect_scaled_once(const GradientNode& node) const {
@@ -204,7 +227,15 @@ class Walk {
   const GradientNode* root_;
   std::optional<double> seed_;
   Tensor scale_;
+  const ParameterMemory* space_ = TrainedSpace::current();
+  bool has_space_ = space_ != nullptr;  ///< a leaf on the tape is in a space
+  std::optional<std::pair<const TensorState*, const char*>> stranger_ = {};
 };
+
+const ParameterMemory*& TrainedSpace::current() {
+  thread_local const ParameterMemory* space = nullptr;
+  return space;
+}
 
 bool GradientContext::wants(size_t i) const { return node_.inputs[i] != nullptr; }
 

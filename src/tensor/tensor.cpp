@@ -23,24 +23,38 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, int64_t offset_bytes, Shape sha
   state_->dtype = dtype;
 }
 
-Tensor Tensor::declare(const Shape& shape, DType dtype, const Stream& stream, InitialValues values) {
+Tensor Tensor::declare(const Shape& shape, DType dtype, const Stream& stream, InitialValues values,
+                       const std::string& name) {
   Tensor tensor;
   tensor.state_ = std::make_shared<TensorState>();
   tensor.state_->storage = std::make_shared<Storage>(Storage{nullptr, 0, stream});
   tensor.state_->shape = shape;
   tensor.state_->dtype = dtype;
   tensor.state_->stream = stream;
+  tensor.state_->declared = std::make_unique<DeclaredLeaf>(
+      DeclaredLeaf{.name = name, .with_seed = values.with_seed, .may_be_zero = values.are_zero});
   tensor.state_->initial = std::make_unique<InitialValues>(std::move(values));
   return tensor;
 }
 
 void Tensor::initialize(InitialValues values) const {
   expect(state_ != nullptr && !state_->node, "only a leaf has initial values");
+  if (state_->declared) {
+    state_->declared->with_seed = values.with_seed;
+    state_->declared->may_be_zero = values.are_zero;
+  }
   if (state_->initial) return void(*state_->initial = std::move(values));
   expect(state_->storage->data != nullptr,
          "this rank keeps only a part of the parameter: initialize it before "
          "DataParallel shards it");
   values.fill(part(0, {size()}), 0);
+}
+
+void Tensor::initialize_with_seed(uint64_t seed, uint32_t place) const {
+  if (!state_ || !state_->declared || !state_->declared->with_seed) return;
+  const auto with_seed = state_->declared->with_seed;
+  initialize(with_seed(seed, place));
+  state_->declared->with_seed = with_seed;  // another seed may follow
 }
 
 /// Frees the operations below without recursion, because a tape may have a million. A freed node frees the
@@ -114,6 +128,7 @@ Tensor Tensor::reshape(Shape new_shape) const {
 }
 
 Tensor Tensor::reshape(std::initializer_list<int64_t> extents) const {
+  const OperationScope operation("reshape");
   int64_t known = 1;
   for (int64_t extent : extents)
     if (extent != -1) known *= extent;
@@ -130,7 +145,6 @@ Tensor Tensor::slice(int64_t begin, int64_t end) const {
   const OperationScope operation("slice");
   expect(shape().rank() > 0 && 0 <= begin && begin <= end && end <= shape()[0], "x is ", shape(),
          " and has no rows [", begin, ", ", end, ")");
-  const OperationScope operation("reshape");
   const int64_t row_elements = shape()[0] == 0 ? 0 : size() / shape()[0];
   Shape rows{end - begin};
   for (int i = 1; i < shape().rank(); ++i) rows.append(shape()[i]);

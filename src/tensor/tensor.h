@@ -31,6 +31,9 @@ struct InitialValues {
   std::function<void(const Tensor& part, int64_t first)> fill;
   /// Identifies the function: equal texts mean equal values.
   std::string name;
+  /// Returns the values that a seed and the parameter's place in its model give. Empty if they need neither.
+  std::function<InitialValues(uint64_t seed, uint32_t place)> with_seed = {};
+  bool are_zero = false;  ///< zeros that somebody asked for, so that training may start with them
 };
 
 /// A contiguous array of one dtype that operations can record on the tape. As in PyTorch, copies are handles
@@ -44,9 +47,13 @@ class Tensor {
   Tensor(std::shared_ptr<Storage> storage, int64_t offset_bytes, Shape shape, DType dtype);
   /// Returns a leaf that gets memory when it is first read or written. This is a parameter: its model's space
   /// may place it elsewhere or shard it before that.
-  static Tensor declare(const Shape& shape, DType dtype, const Stream& stream, InitialValues values);
+  /// Messages call it `name`.
+  static Tensor declare(const Shape& shape, DType dtype, const Stream& stream, InitialValues values,
+                        const std::string& name = "");
   /// Gives a declared leaf other initial values. A leaf that has memory already is filled with them.
   void initialize(InitialValues values) const;
+  /// Draws initial values that depend on a seed. Others do not change.
+  void initialize_with_seed(uint64_t seed, uint32_t place) const;
 
   explicit operator bool() const { return state_ != nullptr; }
   const Shape& shape() const;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "tensor/autograd.h"
 #include "tensor/parameter_memory.h"
@@ -28,6 +29,13 @@ struct GradientNode {
   }
 };
 
+/// Facts about a leaf that was declared as a parameter.
+struct DeclaredLeaf {
+  std::string name;  ///< for messages, such as "Linear.weight"
+  std::function<InitialValues(uint64_t seed, uint32_t place)> with_seed;  ///< InitialValues::with_seed
+  bool may_be_zero;                                                       ///< InitialValues::are_zero
+};
+
 /// State that all handles of one tensor share.
 struct TensorState {
   TensorState() = default;
@@ -43,6 +51,7 @@ struct TensorState {
 
   std::shared_ptr<GradientNode> node;      ///< set on results of recorded operations
   std::unique_ptr<LeafGradient> leaf;      ///< set on leaves that require a gradient
+  std::unique_ptr<DeclaredLeaf> declared;  ///< set on leaves that were declared
   std::unique_ptr<InitialValues> initial;  ///< set if a parameter's values are not computed yet
   std::shared_ptr<ParameterMemory> space;  ///< the space that a parameter belongs to, or null
   int64_t place = 0;                       ///< index of its first element in the space
@@ -51,6 +60,22 @@ struct TensorState {
   /// Returns the memory of the elements. Allocates and fills a declared tensor. Asks the space for elements
   /// that it keeps.
   std::byte* data();
+};
+
+/// A scope in which every leaf that backward() trains must belong to one space. Elsewhere a leaf may belong
+/// to none, unless it is a declared parameter and others on its tape are in a space.
+class TrainedSpace {
+ public:
+  explicit TrainedSpace(const ParameterMemory* space) : before_(std::exchange(current(), space)) {}
+  ~TrainedSpace() { current() = before_; }
+  TrainedSpace(const TrainedSpace&) = delete;
+  TrainedSpace& operator=(const TrainedSpace&) = delete;
+
+  /// Returns the space of this thread's scope; null outside of scopes.
+  static const ParameterMemory*& current();
+
+ private:
+  const ParameterMemory* before_;
 };
 
 /// The tape's access to the state of tensors.

@@ -37,8 +37,8 @@ class Run {
       : parts_(parts),
         facts_(parts.task.facts()),
         engine_(parts.job, parts.world, parts.task, parts.space),
-        loader_(parts.task.training_data(),
-                loader_options(parts.job, parts.world, parts.task, engine_.data_parallel)),
+        loader_(engine_.data_parallel.loader(parts.task.training_data(),
+                                             loader_options(parts.job, parts.world, parts.task))),
         runner_(parts.job, parts.task, engine_, [this] { vote(); }),
         tensors_(parts.space, engine_.optimizer.get(), engine_.data_parallel.setup.sharding.masters,
                  engine_.data_parallel.setup.sharding.updates),
@@ -74,8 +74,10 @@ class Run {
     if (found && parts_.world.is_first()) compare_scope(*found, scope_of_bits(parts_.job, parts_.world));
     snapshots_.emplace(parts_.job, parts_.world, parts_.folder, tensors_, parts_.task.layout(),
                        [this] { output_.metrics->sync(); });
-    if (found != nullptr || parts_.task.load_initial_values(parts_.world, tensors_))
+    if (found != nullptr || parts_.task.load_initial_values(parts_.world, tensors_)) {
+      parts_.space.values.allow_zeros();
       engine_.data_parallel.values.refresh_copies();
+    }
     if (found == nullptr) return;
     engine_.optimizer->set_steps_taken(found->optimizer_steps);
     if (engine_.scaler && found->grad_scale) engine_.scaler->set_state(*found->grad_scale);

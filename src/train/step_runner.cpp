@@ -51,23 +51,12 @@ bool counts_targets(const Job& job, const TrainingTask& task) {
 
 }  // namespace
 
-std::vector<BatchSlice> slices_of(const std::vector<MicroBatch>& micro_batches) {
-  std::vector<BatchSlice> slices;
-  for (const MicroBatch& one : micro_batches) slices.push_back({one.replica, one.index});
-  return slices;
-}
-
-Loader::Options loader_options(const Job& job, const World& world, const TrainingTask& task,
-                               const DataParallel& data_parallel) {
+Loader::Options loader_options(const Job& job, const World& world, const TrainingTask& task) {
   // A thread prepares batches in the background. If every core computes, it would only slow down the others.
   const bool has_spare_core = job.on_gpu() || world.has_spare_core(job.threads());
-  return {.replicas = job.dist.replicas,
-          .local_parts = slices_of(data_parallel.setup.micro_batches),
-          .parts = job.batches.accumulate,
-          .batch_size = job.batches.batch_size,
+  return {.batch_size = job.batches.batch_size,
           .seed = job.seed(),
           .shuffle = task.facts().shuffle,
-          .whole_batches = job.batches.accumulate > 1,
           .prefetch = has_spare_core};
 }
 

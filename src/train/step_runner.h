@@ -49,12 +49,8 @@ class BatchFeeder {
   int64_t loads_ = 0;
 };
 
-/// Returns the slices that a loader must load for these micro-batches.
-std::vector<BatchSlice> slices_of(const std::vector<MicroBatch>& micro_batches);
-
-/// Returns how this rank loads the batches of a training.
-Loader::Options loader_options(const Job& job, const World& world, const TrainingTask& task,
-                               const DataParallel& data_parallel);
+/// Returns how this rank loads the batches of a training, for DataParallel::loader().
+Loader::Options loader_options(const Job& job, const World& world, const TrainingTask& task);
 
 /// The objects that update a task's parameters, made from a configuration.
 struct TrainingEngine {

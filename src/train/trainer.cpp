@@ -87,7 +87,7 @@ int train_in(RunFolder& folder, const Job& given, const World& world, const Trai
   const bool has_log_folder = open_log(job, world);
   print_rank_table(world);
   if (!environment_if_set("LOCKSTEP_RECORDS")) record_flights(world, has_log_folder ? job.log.dir : "");
-  ParameterSpace space(task.parameters(), task.group_rule());
+  ParameterSpace space(task.parameters(), {.seed = job.seed(), .group = task.group_rule()});
   space.set_precision(job.compute.precision);
   choose_matmul_plans(job, world, task, folder.snapshot() ? folder.snapshot()->matmul_plans : "");
   if (is_stopped_before_start(world)) return exit_stopped;

@@ -32,7 +32,7 @@ const std::map<std::string, std::set<std::string>> rooms = {
     {"nn", {"core", "kernels", "tensor", "parameters"}},
     {"models", {"core", "json", "config", "kernels", "tensor", "parameters", "nn"}},
     {"movement", {"core", "comm", "kernels", "tensor", "parameters"}},
-    {"dist", {"core", "comm", "config", "kernels", "tensor", "parameters", "movement"}},
+    {"dist", {"core", "comm", "config", "kernels", "tensor", "parameters", "movement", "data"}},
     {"store", {"core", "json", "program"}},
     {"net", {"core"}},
     {"tokenizer", {"core", "json", "unicode"}},

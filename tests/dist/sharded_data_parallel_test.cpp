@@ -209,6 +209,7 @@ TEST(Sharded, GradientsInAnotherOrderThanAtFirstAreRefused) {
       run_ranks(2, [&](Communicator& ranks) {
         std::vector<NamedTensor> layers;
         for (const char* name : {"a", "b", "c", "d"}) layers.push_back({name, parameter({16, 16})});
+        for (const NamedTensor& layer : layers) fill(layer.tensor, 0.1);
         ParameterSpace space(layers);
         DataParallel ddp(space, World(ranks.shared_from_this()),
                          {.replicas = 6, .shard = stage, .overlap = overlap});

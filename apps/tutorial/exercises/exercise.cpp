@@ -106,7 +106,7 @@ Node pretend_node(const World& world, int nodes) {
 void download_weights(const Node& node, const std::string& path) {
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   const Mlp pretrained({20, 1});
-  initialize_linears(pretrained.parameters(), /*seed=*/7);
+  initialize(pretrained.parameters(), /*seed=*/7);
   write_file(path, to_safetensors({.tensors = pretrained.parameters(), .metadata = {}}));
   std::ofstream(node.disk + downloads, std::ios::app) << path + "\n" << std::flush;
 }

@@ -36,20 +36,14 @@ Tensor causal_mask(int64_t time) {
 /// A model that predicts the next character from all earlier ones. It has one layer of multi-head attention.
 class AttentionModel : public Module {
  public:
-  explicit AttentionModel(int64_t characters) : tokens_(characters, width), head_(width, characters) {
-    add_part("tokens", tokens_);
-    add_part("query", query_);
-    add_part("key", key_);
-    add_part("value", value_);
-    add_part("project", project_);
-    add_part("hidden", hidden_);
-    add_part("head", head_);
-  }
+  explicit AttentionModel(int64_t characters)
+      : tokens_(add_part<Embedding>("tokens", characters, width, DType::f32, small_values())),
+        head_(add_part<Linear>("head", width, characters)) {}
 
   /// Maps inputs i32 [batch, time <= context] to logits [batch, time, characters].
   Tensor operator()(const Tensor& inputs) const {
     const int64_t time = inputs.shape()[1];
-    const Tensor x = embedding(inputs, tokens_.weight()) + positions_.slice(0, time);
+    const Tensor x = tokens_(inputs) + positions_.slice(0, time);
     const Tensor q = split(query_(x)), k = split(key_(x)), v = split(value_(x));
     const double factor = 1.0 / std::sqrt(static_cast<double>(size));
     const Tensor weights = softmax(factor * matmul(q, transpose(k)) + causal_mask(time));
@@ -61,10 +55,16 @@ class AttentionModel : public Module {
   /// Splits [batch, time, width] into heads: [batch, heads, time, size].
   static Tensor split(const Tensor& x) { return transpose(x.reshape({x.shape()[0], -1, heads, size}), 1, 2); }
 
-  Tensor positions_ = add_parameter("positions", {context, width});
-  Embedding tokens_;
-  Linear query_{width, width}, key_{width, width}, value_{width, width};
-  Linear project_{width, width}, hidden_{width, width}, head_;
+  static InitialValues small_values() { return uniform_values(-0.125, 0.125); }
+
+  Tensor positions_ = add_parameter("positions", {context, width}, small_values());
+  Embedding& tokens_;
+  Linear& query_ = add_part<Linear>("query", width, width);
+  Linear& key_ = add_part<Linear>("key", width, width);
+  Linear& value_ = add_part<Linear>("value", width, width);
+  Linear& project_ = add_part<Linear>("project", width, width);
+  Linear& hidden_ = add_part<Linear>("hidden", width, width);
+  Linear& head_;
 };
 
 int main(int argc, char** argv) {
@@ -74,13 +74,10 @@ int main(int argc, char** argv) {
     const CharTokenizer tokenizer(text);
     const auto data = std::make_shared<TokenWindows>(tokenizer.encode(text), context);
     const AttentionModel model(tokenizer.vocabulary_size());
-    initialize_linears(model.parameters(), /*seed=*/0);
-    ParameterSpace parameters(model.parameters());
+    ParameterSpace parameters(model);
     DataParallel ddp(parameters, world, {.replicas = options["--replicas"]});
     AdamW optimizer(parameters, {});
-    Loader loader(data, {.replicas = ddp.total_replicas(),
-                         .local_replicas = ddp.replicas(),
-                         .batch_size = options["--batch_size"]});
+    Loader loader = ddp.loader(data, {.batch_size = options["--batch_size"]});
 
     for (int step = 1; step <= options["steps"]; ++step) {
       for (const Batch& batch : loader.next().batches)

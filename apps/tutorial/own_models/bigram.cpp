@@ -27,7 +27,8 @@ constexpr const char* known = "steps=200 --batch_size=8 --ranks=0 --replicas=0";
 class Bigram : public Module {
  public:
   explicit Bigram(int64_t characters)
-      : table_(add_parameter("table", {characters, characters})), one_hot_(zeros({characters, characters})) {
+      : table_(add_parameter("table", {characters, characters}, constant_values(0.0))),
+        one_hot_(zeros({characters, characters})) {
     for (int64_t i = 0; i < characters; ++i) one_hot_.data<float>()[i * characters + i] = 1.0f;
   }
 
@@ -53,12 +54,10 @@ int main(int argc, char** argv) {
     const CharTokenizer tokenizer(text);
     const auto data = std::make_shared<TokenWindows>(tokenizer.encode(text), /*block_size=*/32);
     const Bigram model(tokenizer.vocabulary_size());
-    ParameterSpace parameters(model.parameters());
+    ParameterSpace parameters(model);
     DataParallel ddp(parameters, world, {.replicas = options["--replicas"]});
     AdamW optimizer(parameters, {});
-    Loader loader(data, {.replicas = ddp.total_replicas(),
-                         .local_replicas = ddp.replicas(),
-                         .batch_size = options["--batch_size"]});
+    Loader loader = ddp.loader(data, {.batch_size = options["--batch_size"]});
 
     for (int step = 1; step <= options["steps"]; ++step) {
       for (const Batch& batch : loader.next().batches) ddp.backward(model.loss(batch.inputs, batch.targets));

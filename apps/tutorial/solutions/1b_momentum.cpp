@@ -14,8 +14,7 @@ int main(int argc, char** argv) {
   return run_alone([&] {
     const auto data = std::make_shared<SyntheticRegression>(2048, 20);
     const Mlp model({20, 1});
-    initialize_linears(model.parameters(), /*seed=*/0);
-    ParameterSpace parameters(model.parameters());
+    ParameterSpace parameters(model);
     Loader loader(data, {.batch_size = options["--batch_size"]});
 
     const auto count = static_cast<size_t>(parameters.layout.elements());

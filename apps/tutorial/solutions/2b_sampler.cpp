@@ -17,8 +17,7 @@ int main(int argc, char** argv) {
   return launch_ranks(options["--ranks"], [&](const World& world) {
     const SyntheticRegression data(samples, 20);
     const Mlp model({20, 1});
-    initialize_linears(model.parameters(), /*seed=*/0);
-    ParameterSpace parameters(model.parameters());
+    ParameterSpace parameters(model);
     DataParallel ddp(parameters, world, {});
     Sgd optimizer(parameters, {});
 

@@ -44,8 +44,7 @@ int main(int argc, char** argv) {
   return launch_ranks(options["--ranks"], [&](const World& world) {
     const auto data = std::make_shared<SyntheticRegression>(2048, 20);
     const Mlp model({20, 32, 16, 1});
-    initialize_linears(model.parameters(), /*seed=*/0);
-    ParameterSpace parameters(model.parameters());
+    ParameterSpace parameters(model);
     Sgd optimizer(parameters, {});
     Loader loader(
         data,

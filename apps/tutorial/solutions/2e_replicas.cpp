@@ -13,8 +13,7 @@ int main(int argc, char** argv) {
   return launch_ranks(options["--ranks"], [&](const World& world) {
     const auto data = std::make_shared<SyntheticRegression>(2048, 20);
     const Mlp model({20, 1});
-    initialize_linears(model.parameters(), /*seed=*/0);
-    ParameterSpace parameters(model.parameters());
+    ParameterSpace parameters(model);
     // blank<int>("how many batches a step has, on all ranks together"): options["--replicas"]
     DataParallel ddp(parameters, world, {.replicas = options["--replicas"]});
     Sgd optimizer(parameters, {});

@@ -49,8 +49,7 @@ int main(int argc, char** argv) {
     const auto data = std::make_shared<SyntheticRegression>(2048, 20);
     const SyntheticRegression unseen(500, 20, /*seed=*/1);
     const Mlp model({20, 1});
-    initialize_linears(model.parameters(), /*seed=*/0);
-    ParameterSpace parameters(model.parameters());
+    ParameterSpace parameters(model);
     DataParallel ddp(parameters, world, {});
     Sgd optimizer(parameters, {});
     Loader loader(

@@ -14,13 +14,10 @@ int main(int argc, char** argv) {
   return launch_ranks(options["--ranks"], [&](const World& world) {
     const auto data = std::make_shared<SyntheticRegression>(2048, 20);
     const Mlp model({20, 1});
-    initialize_linears(model.parameters(), /*seed=*/0);
-    ParameterSpace parameters(model.parameters());
+    ParameterSpace parameters(model);
     DataParallel ddp(parameters, world, {});
     Sgd optimizer(parameters, {.momentum = 0.9});
-    Loader loader(data, {.replicas = ddp.total_replicas(),
-                         .local_replicas = ddp.replicas(),
-                         .batch_size = options["--batch_size"]});
+    Loader loader = ddp.loader(data, {.batch_size = options["--batch_size"]});
 
     std::vector<NamedTensor> state = model.parameters();
     // blank<void>("append what the optimizer remembers to state")

@@ -23,8 +23,7 @@ int main(int argc, char** argv) {
 
     const auto data = std::make_shared<SyntheticRegression>(2048, 20);
     const Mlp model({20, 1});
-    initialize_linears(model.parameters(), /*seed=*/0);
-    ParameterSpace parameters(model.parameters());
+    ParameterSpace parameters(model);
     DataParallel ddp(parameters, world, {.replicas = replicas});
     Sgd optimizer(parameters, {.momentum = 0.9});
     // blank<int>("how many shares the samples are cut into"): ddp.total_replicas()

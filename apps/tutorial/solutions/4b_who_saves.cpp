@@ -19,13 +19,10 @@ int main(int argc, char** argv) {
     const std::string snapshot_path = node.disk + "snapshot.safetensors";
     const auto data = std::make_shared<SyntheticRegression>(2048, 20);
     const Mlp model({20, 1});
-    initialize_linears(model.parameters(), /*seed=*/0);
-    ParameterSpace parameters(model.parameters());
+    ParameterSpace parameters(model);
     DataParallel ddp(parameters, world, {});
     Sgd optimizer(parameters, {.momentum = 0.9});
-    Loader loader(data, {.replicas = ddp.total_replicas(),
-                         .local_replicas = ddp.replicas(),
-                         .batch_size = options["--batch_size"]});
+    Loader loader = ddp.loader(data, {.batch_size = options["--batch_size"]});
 
     std::vector<NamedTensor> state = model.parameters();
     for (const NamedTensor& velocity : optimizer.state()) state.push_back(velocity);

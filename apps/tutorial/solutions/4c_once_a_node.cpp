@@ -26,12 +26,10 @@ int main(int argc, char** argv) {
     const Mlp model({20, 1});
     restore_tensors(load_safetensors(weights).tensors, model.parameters(), weights);
     if (world.is_first()) report_words(0, files_on_disks(options["--nodes"]));
-    ParameterSpace parameters(model.parameters());
+    ParameterSpace parameters(model);
     DataParallel ddp(parameters, world, {});
     Sgd optimizer(parameters, {});
-    Loader loader(data, {.replicas = ddp.total_replicas(),
-                         .local_replicas = ddp.replicas(),
-                         .batch_size = options["--batch_size"]});
+    Loader loader = ddp.loader(data, {.batch_size = options["--batch_size"]});
 
     for (int64_t i = 0; i < options["total_epochs"] * loader.steps_per_epoch(); ++i) {
       const Step step = loader.next();

@@ -32,8 +32,7 @@ int main(int argc, char** argv) {
   return run_alone([&] {
     const auto data = std::make_shared<SyntheticRegression>(2048, 20);
     const Mlp model({20, 32, 1});
-    initialize_linears(model.parameters(), /*seed=*/0);
-    ParameterSpace parameters(model.parameters());
+    ParameterSpace parameters(model);
     parameters.set_precision(DType::f16);
     Sgd optimizer(parameters, {});
     Loader loader(data, {.batch_size = options["--batch_size"]});

@@ -16,7 +16,6 @@ int main(int argc, char** argv) {
     const Mlp first({20, 64, 64}), second({64, 64, 1});
     std::vector<NamedTensor> list = first.parameters("first.");
     for (const NamedTensor& one : second.parameters("second.")) list.push_back(one);
-    initialize_linears(list, /*seed=*/0);
     ParameterSpace parameters(list);
     Sgd optimizer(parameters, {});
     Loader loader(data, {.batch_size = options["--batch_size"]});

@@ -15,8 +15,7 @@ int main(int argc, char** argv) {
   return launch_ranks(options["--ranks"], [&](const World& world) {
     const auto data = std::make_shared<SyntheticRegression>(2048, 20);
     const Mlp model({20, 256, 1});
-    initialize_linears(model.parameters(), /*seed=*/0);
-    ParameterSpace parameters(model.parameters());
+    ParameterSpace parameters(model);
     Loader loader(
         data,
         {.replicas = world.size(), .local_replicas = {world.rank()}, .batch_size = options["--batch_size"]});

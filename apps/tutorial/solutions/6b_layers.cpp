@@ -33,7 +33,6 @@ void gather(const World& world, Layer& layer) {
 /// Returns the layers with only this rank's part of each.
 std::vector<Layer> layers_of(const World& world, const std::vector<int64_t>& widths) {
   const Mlp model(widths);
-  initialize_linears(model.parameters(), /*seed=*/0);
   const std::vector<NamedTensor> list = model.parameters();  // weight, bias, weight, ...
   std::vector<Layer> layers;
   for (size_t k = 0; k + 1 < widths.size(); ++k) {

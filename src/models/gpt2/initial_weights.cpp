@@ -15,6 +15,7 @@ bool is_in_out(const std::string& parameter) {
 void initialize_like_gpt2(const std::vector<NamedTensor>& parameters, int64_t layers, uint64_t seed) {
   for (size_t p = 0; p < parameters.size(); ++p) {
     const auto& [name, tensor] = parameters[p];
+    if (name.ends_with(".bias")) tensor.initialize(constant_values(0.0));
     if (tensor.shape().rank() != 2) continue;
     const auto stream_id = static_cast<uint32_t>(p);
     const bool ends_branch = name.ends_with("c_proj.weight");

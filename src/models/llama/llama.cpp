@@ -44,6 +44,7 @@ constexpr Decoder::Names llama_names{.tokens = "model.embed_tokens",
 void initialize_matrices(const std::vector<NamedTensor>& parameters, int64_t layers, uint64_t seed) {
   for (size_t p = 0; p < parameters.size(); ++p) {
     const auto& [name, tensor] = parameters[p];
+    if (name.ends_with(".bias")) tensor.initialize(constant_values(0.0));
     if (tensor.shape().rank() != 2) continue;
     const bool ends_branch = name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight");
     const double std = ends_branch ? 0.02 / std::sqrt(2.0 * static_cast<double>(layers)) : 0.02;

@@ -109,7 +109,7 @@ class GoldenGpt {
   /// Checks ten steps with the tolerances of `precision`.
   void check_ten_steps(DType precision) {
     constexpr double learning_rate = 1e-3, max_norm = 2.0;
-    ParameterSpace space(parameters_, matrices_decay);
+    ParameterSpace space(parameters_, {.group = matrices_decay});
     AdamW optimizer(space, {.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1});
     std::vector<double> losses, norms;
     for (int64_t step = 0; step < golden_.stored("inputs").shape()[0]; ++step) {
@@ -128,7 +128,7 @@ class GoldenGpt {
   /// Checks logits, gradients and ten steps in 16 bits. f16 uses the usual constants of a GradScaler.
   void check_in_16_bits(DType dtype) {
     constexpr double learning_rate = 1e-3, max_norm = 2.0;
-    ParameterSpace space(parameters_, matrices_decay);
+    ParameterSpace space(parameters_, {.group = matrices_decay});
     space.set_precision(dtype);
     AdamW optimizer(space, {.beta1 = 0.9, .beta2 = 0.95, .weight_decay = 0.1});
     // The scale is 1 in bf16, which changes nothing.

@@ -21,6 +21,7 @@ struct Masks {
     constexpr double dropout = 0.5, kept = 1 / (1 - dropout);
     const Gpt2Block block({.heads = 2, .width = width, .dropout = dropout, .dtype = DType::f64}, layer);
     for (const auto& [name, tensor] : block.parameters()) {
+      if (!name.starts_with("ln_")) fill(tensor, 0.0);
       if (name == "attn.c_proj.bias") fill(tensor, 1.0 / kept);
       if (name == "mlp.c_proj.bias") fill(tensor, 2.0 / kept);
     }

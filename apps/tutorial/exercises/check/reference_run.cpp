@@ -26,7 +26,7 @@ struct Copy {
       second = std::make_unique<Mlp>(job.second_widths);
       for (const NamedTensor& one : second->parameters("second.")) list.push_back(one);
     }
-    initialize_linears(list, job.seed);
+    initialize(list, job.seed);
     space = std::make_unique<ParameterSpace>(list);
     if (job.growth_interval > 0) space->set_precision(DType::f16);
     velocity.resize(static_cast<size_t>(space->layout.elements()));
