@@ -110,10 +110,16 @@ std::vector<Layer> layers_of(const Arguments& arguments, const KeyTable& keys) {
   return layers;
 }
 
-std::string key_help(const Settings& defaults) {
+bool is_in_section(const std::string& key, const std::vector<std::string>& sections) {
+  return std::any_of(sections.begin(), sections.end(),
+                     [&](const std::string& section) { return key.starts_with(section + "."); });
+}
+
+std::string key_help(const Settings& defaults, const std::vector<std::string>& without) {
   std::ostringstream out;
   std::string heading;
   for (const Key& key : defaults.keys().keys()) {
+    if (is_in_section(key.name, without)) continue;
     if (key.heading != heading) out << "\n" << key.heading << "\n";
     heading = key.heading;
     out << (key.is_first ? "* " : "  ") << key.name << "  (" << facts_of(key, defaults) << ")\n      "

@@ -30,7 +30,11 @@ Arguments split_arguments(int argc, const char* const* argv, const Setting& fres
 /// argument left in `other`, and suggests an option or a key.
 std::vector<Layer> layers_of(const Arguments& arguments, const KeyTable& keys);
 
-/// Returns the part of --help about keys: each with type, default, unit and meaning, in unwrapped lines.
-std::string key_help(const Settings& defaults);
+/// Returns the part of --help about keys: each with type, default, unit and meaning, in unwrapped lines. Keys
+/// of the sections in `without` are left out.
+std::string key_help(const Settings& defaults, const std::vector<std::string>& without = {});
+
+/// Returns whether a key belongs to one of these sections.
+bool is_in_section(const std::string& key, const std::vector<std::string>& sections);
 
 }  // namespace lockstep

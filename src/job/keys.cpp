@@ -207,8 +207,9 @@ Arguments split_arguments(int argc, const char* const* argv) {
   return split_arguments(argc, argv, {"snapshot.resume", "never"});
 }
 
-std::string job_help(const std::string& program, const Layer& defaults) {
-  return concat("usage: ", program, usage, key_help(Settings(job_keys(), defaults)));
+std::string job_help(const std::string& program, const Layer& defaults,
+                     const std::vector<std::string>& without) {
+  return concat("usage: ", program, usage, key_help(Settings(job_keys(), defaults), without));
 }
 
 std::string to_ini(const Job& job) { return to_ini(job_keys().settings_of(job)); }

@@ -13,8 +13,8 @@
 #include "job/keys.h"
 #include "job/resolve.h"
 #include "models/family.h"
-#include "parameters/optimizer.h"
 #include "tokenizer/char_tokenizer.h"
+#include "train/training_program.h"
 #include "writing/write_texts.h"
 
 namespace lockstep {
@@ -112,10 +112,7 @@ LanguageTask::LanguageTask(const Job& job, const LanguageModel& model, const Lan
       facts_(make_facts()) {}
 
 std::unique_ptr<Optimizer> LanguageTask::make_optimizer(ParameterSpace& space) const {
-  const OptimizerOptions& options = job_.optimizer;
-  return std::make_unique<AdamW>(
-      space,
-      AdamW::Options{.beta1 = options.beta1, .beta2 = options.beta2, .weight_decay = options.weight_decay});
+  return make_adamw(space, job_.optimizer);
 }
 
 TaskFacts LanguageTask::make_facts() const {

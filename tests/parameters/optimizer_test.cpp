@@ -27,7 +27,7 @@ struct Model {
 
   /// Returns all that an optimizer needs. A new space uses the parameters' current memory.
   std::unique_ptr<ParameterSpace> space() const {
-    return std::make_unique<ParameterSpace>(parameters, matrices_decay);
+    return std::make_unique<ParameterSpace>(parameters, SpaceOptions{.group = matrices_decay});
   }
 
   void compute_gradients(int step) const {
@@ -179,7 +179,7 @@ TEST(Optimizer, ATensorThatIsListedTwiceIsUpdatedOnce) {
   std::vector<NamedTensor> listed = twice.parameters;
   listed.push_back({"head", twice.parameters[0].tensor});
   const auto space = once.space();
-  ParameterSpace tied_space(listed, matrices_decay);
+  ParameterSpace tied_space(listed, {.group = matrices_decay});
   AdamW expected(*space, {.weight_decay = 0.1}), tied(tied_space, {.weight_decay = 0.1});
   for (int step = 0; step < 3; ++step) {
     once.compute_gradients(step);

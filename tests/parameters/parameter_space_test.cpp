@@ -78,7 +78,7 @@ TEST(ParameterSpace, GroupsCutRangesAndLeaveFrozenParametersOut) {
   const auto rule = [](const std::string& name, const Tensor&) {
     return ParameterGroup{.decays = !name.ends_with("bias"), .learning_rate_factor = 1.0};
   };
-  const ParameterSpace space(small_model(), rule);
+  const ParameterSpace space(small_model(), {.group = rule});
   std::vector<std::pair<Range, bool>> found;
   for (const auto& [range, group] : space.layout.by_group(std::vector<Range>{{0, space.layout.elements()}}))
     found.emplace_back(range, group.decays);

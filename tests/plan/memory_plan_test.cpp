@@ -341,7 +341,7 @@ TEST(MemoryPlan, AShardedRankKeepsItsPartAndAFewUnits) {
   const LanguageData data = language_data(job, World::alone(), nullptr);
   const std::unique_ptr<LanguageModel> model = make_model(job, data.vocabulary_size);
   const LanguageTask task(job, *model, data);
-  const ParameterSpace space(task.parameters(), task.group_rule());
+  const ParameterSpace space(task.parameters(), {.group = task.group_rule()});
   const double all = 4.0 * static_cast<double>(space.layout.elements()), part = all / 4, little = 0.04 * part;
   std::vector<double> units;
   for (const Range& unit : space.layout.units()) units.push_back(4.0 * static_cast<double>(unit.size()));

@@ -142,7 +142,7 @@ std::vector<StepLaunch> record_step(const Job& job) {
   // Drawing the initial values would take most of the time.
   for (const NamedTensor& parameter : model->parameters()) parameter.tensor.initialize(constant_values(0));
   const LanguageTask task(job, *model, data);
-  ParameterSpace space(task.parameters(), task.group_rule());
+  ParameterSpace space(task.parameters(), {.group = task.group_rule()});
   TrainingEngine engine(job, world, task, space);
   StepRunner runner(job, task, engine, [] {});
   const int64_t samples = job.batches.batch_size;

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/settings.h"
+#include "train/trainer.h"
+
+namespace lockstep {
+
+/// What a program's task is made from. The references are valid until the program ends.
+struct TaskInput {
+  const Job& job;
+  const World& world;
+  const std::vector<std::string>& arguments;  ///< one for each of TrainingProgram::arguments
+};
+
+/// A program that trains a model of one's own.
+struct TrainingProgram {
+  std::string usage = {};                   ///< the first lines of --help: what the program trains
+  Layer defaults = {};                      ///< keys whose defaults differ from those of train_gpt
+  std::vector<std::string> arguments = {};  ///< names of the arguments that are no keys, such as "FILE"
+  std::function<std::unique_ptr<TrainingTask>(const TaskInput& input)> make_task;  ///< called on every rank
+};
+
+/// Runs the program with the arguments of main(): reads the keys of --help, joins the other ranks and calls
+/// train(). Keys of a language model and its text are refused. Returns the exit code of main().
+///
+///     int main(int argc, char** argv) {
+///       return run_training_program(argc, argv, {.make_task = [](const TaskInput& input) {
+///         return std::make_unique<MyTask>(input.job);
+///       }});
+///     }
+int run_training_program(int argc, const char* const* argv, const TrainingProgram& program);
+
+/// Returns AdamW with the keys train.beta1, train.beta2 and train.weight_decay, for TrainingTask::
+/// make_optimizer().
+std::unique_ptr<Optimizer> make_adamw(ParameterSpace& space, const OptimizerOptions& options);
+
+}  // namespace lockstep
