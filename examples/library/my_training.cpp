@@ -8,10 +8,10 @@
 #include "data/dataset.h"
 #include "data/loader.h"
 #include "dist/data_parallel.h"
+#include "dist/parameters_hash.h"
 #include "nn/layers.h"
 #include "nn/module.h"
 #include "parameters/optimizer.h"
-#include "snapshot/parameters_hash.h"
 #include "tensor/operators.h"
 
 using namespace lockstep;

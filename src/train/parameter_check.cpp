@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/text.h"
-#include "snapshot/parameters_hash.h"
+#include "dist/parameters_hash.h"
 
 namespace lockstep {
 namespace {

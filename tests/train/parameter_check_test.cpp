@@ -7,7 +7,7 @@
 
 #include "comm/local_communicator.h"
 #include "core/error.h"
-#include "snapshot/parameters_hash.h"
+#include "dist/parameters_hash.h"
 #include "support/user_error.h"
 #include "tensor/create.h"
 

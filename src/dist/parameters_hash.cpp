@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "snapshot/parameters_hash.h"
+#include "dist/parameters_hash.h"
 
 #include <algorithm>
 #include <bit>
