@@ -161,6 +161,8 @@ TEST(Rules, AnIncludeAgainstTheArrowsIsCaught) {
   EXPECT_EQ(check_include_line("src/nn/planted.cpp", "#include \"module.h\"").size(), 1U);
   EXPECT_EQ(check_include_line("src/nn/planted.cpp", "#include \"../core/error.h\"").size(), 1U);
   EXPECT_EQ(check_include_line("src/tensor/planted.cpp", "#include \"kernels/cpu/any.h\"").size(), 1U);
+  EXPECT_TRUE(check_include_line("src/lockstep.h", "#include \"train/trainer.h\"").empty());
+  EXPECT_EQ(check_include_line("src/train/planted.cpp", "#include \"lockstep.h\"").size(), 1U);
 }
 
 TEST(Rules, AThirdPartyHeaderAwayFromHomeIsCaught) {

@@ -151,7 +151,7 @@ std::string own_include_error(const SourceFile& file, const std::string& header,
                                                                     : "\"" + header + "\" does not exist";
   }
   if (header == private_header && is_public_header(file)) return "a public header must not lead to CUDA";
-  if (!rooms.contains(to)) return "\"" + header + "\" is not rooted at src/";
+  if (!rooms.contains(to)) return "\"" + header + "\" is in no room of src/";
   if (from != to && rooms.contains(from) && !rooms.at(from).contains(to))
     return from + " must not see " + to + " (it may see " + joined(rooms.at(from)) + ")";
   const bool backend = header.starts_with("kernels/cpu/") || header.starts_with("kernels/cuda/");
