@@ -1,17 +1,26 @@
 # cmake --install puts programs into bin/ and configurations into share/lockstep/configs. env.sh, the environment module and
-# batch files go into share/lockstep. It also installs a CMake package: find_package(lockstep) defines lockstep::core ...
-# lockstep::plan, with the headers of src/ as their include folder.
+# batch files go into share/lockstep. It also installs a CMake package: find_package(lockstep) defines lockstep::lockstep and a
+# target for each room below (lockstepConfig.cmake.in).
 include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 
-set(rooms core json unicode program comm config store net hosting kernels tensor parameters nn models movement dist data tokenizer writing metrics snapshot language huggingface job train plan doctor elastic keeper)
+# The rooms of lockstep.h and those that they need. The programs alone use the others.
+set(rooms core json unicode program comm config store kernels tensor parameters nn models movement dist data tokenizer writing
+  metrics snapshot language huggingface job train plan)
 list(TRANSFORM rooms PREPEND lockstep_ OUTPUT_VARIABLE libraries)
 install(TARGETS ${libraries} EXPORT lockstep ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 install(EXPORT lockstep NAMESPACE lockstep:: FILE lockstepTargets.cmake
   DESTINATION ${package_folder} COMPONENT development)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep COMPONENT development
-  FILES_MATCHING PATTERN *.h PATTERN kernels/cpu EXCLUDE PATTERN kernels/cuda EXCLUDE
-  PATTERN tensor/ops EXCLUDE PATTERN cuda_check.h EXCLUDE PATTERN memory_pool.h EXCLUDE)
+# The headers are listed at each installation, because an include may change without a run of cmake.
+install(CODE "
+  include(${CMAKE_CURRENT_LIST_DIR}/PublicHeaders.cmake)
+  set(folder ${CMAKE_INSTALL_INCLUDEDIR}/lockstep)
+  cmake_path(ABSOLUTE_PATH folder BASE_DIRECTORY \${CMAKE_INSTALL_PREFIX})
+  lockstep_public_headers(headers ${PROJECT_SOURCE_DIR}/src)
+  foreach(header IN LISTS headers)
+    cmake_path(GET header PARENT_PATH room)
+    file(INSTALL ${PROJECT_SOURCE_DIR}/src/\${header} DESTINATION \${folder}/\${room})
+  endforeach()" COMPONENT development)
 
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/lockstepConfig.cmake.in lockstepConfig.cmake
   INSTALL_DESTINATION ${package_folder})

@@ -42,7 +42,10 @@ function(lockstep_library room)
   set_target_properties(lockstep_${room} PROPERTIES EXPORT_NAME ${room} POSITION_INDEPENDENT_CODE ON)
   target_compile_features(lockstep_${room} PUBLIC cxx_std_20)
   target_include_directories(lockstep_${room} PUBLIC
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/lockstep>)
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/lockstep>)
+  # No public header includes a library of headers alone. So programs that use an installed copy need none of them.
+  list(TRANSFORM arg_PRIVATE REPLACE "^(nlohmann_json|CLI11)::.*" "$<BUILD_INTERFACE:\\0>")
   target_link_libraries(lockstep_${room} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE} $<BUILD_INTERFACE:lockstep_options>)
   # Fuzzing runs cold code for most of its time.
   if(arg_COLD AND NOT LOCKSTEP_SANITIZE MATCHES "fuzzer")
