@@ -12,6 +12,8 @@
 
 namespace lockstep {
 
+namespace detail {
+
 UnitPool::UnitPool(ParameterSpace& space, const Sharding& sharding, Movement& movement, int rank)
     : space_(space), movement_(movement) {
   const std::vector<Placement> shards = places_of(sharding.reads);
@@ -111,6 +113,8 @@ std::byte* UnitPool::find(Range place, DType dtype) {
   return buffer->memory->data.get() + offset * bytes(dtype);
 }
 
+}  // namespace detail
+
 DistributedValues::DistributedValues(ParameterSpace& space, const Sharding& sharding, Offload offload,
                                      Communicator& communicator, GradientReducer& reducer)
     : space_(space), sharding_(sharding), communicator_(communicator), reducer_(reducer) {
@@ -123,7 +127,7 @@ DistributedValues::DistributedValues(ParameterSpace& space, const Sharding& shar
   space_.values.place(masters);
   release_cached_memory(space_.layout.stream());  // frees the old memory of the values
   if (sharding_.cuts_reads())
-    units_ = std::make_unique<UnitPool>(space_, sharding_, reducer_.movement(), communicator_.rank());
+    units_ = std::make_unique<detail::UnitPool>(space_, sharding_, reducer_.movement(), communicator_.rank());
   const std::vector<Placement> places = places_of(sharding_.reads);
   value_plan_.emplace(sharding_.updates, places, sharding_.reads, places, communicator_.rank());
   if (!space_.copies.exist()) return;

@@ -15,6 +15,8 @@
 
 namespace lockstep {
 
+namespace detail {
+
 /// A pool of three buffers for the values of a sharded model. A unit is gathered when an operation first
 /// reads it. It takes the smallest buffer that is large enough, and of equal ones the least recently found.
 ///
@@ -68,6 +70,8 @@ class UnitPool {
   std::vector<int> last_order_;
 };
 
+}  // namespace detail
+
 /// The values of a model and their 16-bit copies in their final memory. Each rank keeps the parts that a
 /// Sharding gives it. All ranks call the same functions in the same order.
 class DistributedValues {
@@ -84,7 +88,7 @@ class DistributedValues {
 
  private:
   friend class DataParallel;
-  /// Begins and ends a pass in which operations read values that ranks gather; see UnitPool.
+  /// Begins and ends a pass in which operations read values that ranks gather; see detail::UnitPool.
   void open() {
     if (units_) units_->open();
   }
@@ -102,7 +106,7 @@ class DistributedValues {
   const Sharding& sharding_;
   Communicator& communicator_;
   GradientReducer& reducer_;
-  std::unique_ptr<UnitPool> units_;  ///< only with full sharding
+  std::unique_ptr<detail::UnitPool> units_;  ///< only with full sharding
   std::optional<TransferPlan> value_plan_, copies_plan_;
   Tensor gathered_;  ///< the result of gather()
 };

@@ -9,7 +9,7 @@
 #include "movement/sharding.h"
 #include "tensor/tensor.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 
 /// A pool of buffers in which a backward leaves gradients, unit by unit, until their owners have read them.
 /// The first backward makes a buffer for each unit in progress at a time. Every rank and every later backward
@@ -56,4 +56,4 @@ class LeafPool {
   size_t unsettled_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::detail
