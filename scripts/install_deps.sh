@@ -4,7 +4,7 @@
 #   scripts/install_deps.sh               compiler, CMake, MPI and libraries
 #   scripts/install_deps.sh --clang       also clang, which compiles the GPU emulator
 #   scripts/install_deps.sh --fuzz        also clang with the libraries of its sanitizers and of its fuzzer
-#   scripts/install_deps.sh --lint        also clang, clang-format and clang-tidy
+#   scripts/install_deps.sh --lint        also clang, clang-format, clang-tidy and doxygen
 #   scripts/install_deps.sh --cluster     also for the cluster tests: Slurm, modules, iproute2, an S3 server in .cache/
 #   scripts/install_deps.sh --cuda-checks also for the checks of CUDA kernels: the packages of cuda_checks.txt in .cache/
 #   scripts/install_deps.sh --prefix DIR  unpacks missing packages into DIR, without root; then: source DIR/env.sh
@@ -28,7 +28,7 @@ while (($# > 0)); do
   case "$1" in
     --clang) packages+=(clang) ;;
     --fuzz) packages+=(clang libclang-rt-dev) ;;
-    --lint) packages+=(clang clang-format clang-tidy) ;;
+    --lint) packages+=(clang clang-format clang-tidy doxygen) ;;
     --cluster)
       packages+=(slurmctld slurmd slurm-client munge environment-modules iproute2 python3-venv)
       cluster=true

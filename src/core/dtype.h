@@ -96,7 +96,7 @@ inline constexpr DType dtype_of<float16> = DType::f16;
 template <>
 inline constexpr DType dtype_of<int32_t> = DType::i32;
 
-/// Calls body.operator()<T>(), where T is the type of dtype: float, double, bfloat16 or float16.
+/// Calls `body.operator()<T>()`, where T is the type of dtype: float, double, bfloat16 or float16.
 template <class Body>
 decltype(auto) with_float_type(DType dtype, Body&& body) {
   if (dtype == DType::f32) return body.template operator()<float>();
@@ -106,7 +106,7 @@ decltype(auto) with_float_type(DType dtype, Body&& body) {
   throw Error(concat("a floating-point tensor is needed, not ", dtype));
 }
 
-/// Calls body.operator()<T>() for kernels that compute in their storage type T: float or double.
+/// Calls `body.operator()<T>()` for kernels that compute in their storage type T: float or double.
 template <class Body>
 decltype(auto) with_compute_type(DType dtype, Body&& body) {
   if (dtype == DType::f32) return body.template operator()<float>();

@@ -79,7 +79,7 @@ std::string find_program(const std::string& name);
 
 /// Returns TMPDIR, else /tmp. Throws UserError if it is not a folder.
 std::string temporary_folder();
-/// Makes a new folder <name>-XXXXXX in temporary_folder() and returns its path. Throws Error.
+/// Makes a new folder `<name>-XXXXXX` in temporary_folder() and returns its path. Throws Error.
 std::string make_temporary_folder(const std::string& name);
 
 /// Makes the names in a directory durable. Throws Error.
