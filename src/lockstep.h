@@ -10,6 +10,7 @@
 #include "core/dtype.h"
 #include "core/shape.h"
 #include "tensor/create.h"
+#include "tensor/print.h"
 #include "tensor/safetensors.h"
 #include "tensor/tensor.h"
 
@@ -22,6 +23,7 @@
 #include "tensor/checkpoint.h"
 
 // Modules and layers
+#include "nn/initial_values.h"
 #include "nn/layers.h"
 #include "nn/module.h"
 
@@ -101,6 +103,7 @@
 #include "train/evaluation.h"
 #include "train/task.h"
 #include "train/trainer.h"
+#include "train/training_program.h"
 
 // The component `plan` has memory plans.
 
