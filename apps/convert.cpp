@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <iostream>
 
-#include "comm/world.h"
-#include "huggingface/model_layout.h"
-#include "program/command_line.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/huggingface/model_layout.h"
+#include "lockstep/program/command_line.h"
 
 using namespace lockstep;
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "doctor/doctor.h"
+#include "lockstep/doctor/doctor.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
 
-#include "core/error.h"
-#include "core/version.h"
-#include "job/keys.h"
-#include "job/resolve.h"
-#include "program/command_line.h"
-#include "train/trainer.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/version.h"
+#include "lockstep/job/keys.h"
+#include "lockstep/job/resolve.h"
+#include "lockstep/program/command_line.h"
+#include "lockstep/train/trainer.h"
 
 using namespace lockstep;
 
@@ -45,7 +45,7 @@ DoctorOptions take_options(Arguments& arguments, bool& is_for_programs) {
 }
 
 /// Loads the configuration. If a training program would refuse it, adds a finding and returns the defaults.
-Job load_or_report(const Arguments& arguments, const Layer& defaults, std::vector<Finding>& findings) {
+Job load_or_report(const Arguments& arguments, const SettingLayer& defaults, std::vector<Finding>& findings) {
   try {
     return job_of(load_settings(arguments, defaults));
   } catch (const UserError& mistake) {
@@ -61,7 +61,7 @@ Job load_or_report(const Arguments& arguments, const Layer& defaults, std::vecto
 int examine_and_report(Arguments arguments) {
   bool is_for_programs = false;
   const DoctorOptions options = take_options(arguments, is_for_programs);
-  const Layer defaults = {{"train.steps", "1"}};  // how long the run takes does not matter here
+  const SettingLayer defaults = {{"train.steps", "1"}};  // how long the run takes does not matter here
   std::vector<Finding> findings;
   const Job job = load_or_report(arguments, defaults, findings);
   if (arguments.print_config) return print_once(to_ini(job));

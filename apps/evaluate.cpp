@@ -5,20 +5,20 @@
 #include <string>
 #include <vector>
 
-#include "comm/world.h"
-#include "config/rows.h"
-#include "core/dtype.h"
-#include "core/error.h"
-#include "core/gpu.h"
-#include "core/log.h"
-#include "core/memory.h"
-#include "core/stream.h"
-#include "core/text.h"
-#include "huggingface/source_model.h"
-#include "language/shared_text.h"
-#include "program/command_line.h"
-#include "program/program.h"
-#include "writing/score_text.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/config/rows.h"
+#include "lockstep/core/dtype.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/core/text.h"
+#include "lockstep/huggingface/source_model.h"
+#include "lockstep/language/shared_text.h"
+#include "lockstep/program/command_line.h"
+#include "lockstep/program/program.h"
+#include "lockstep/writing/score_text.h"
 
 using namespace lockstep;
 

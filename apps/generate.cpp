@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <optional>
 
-#include "comm/world.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "huggingface/source_model.h"
-#include "program/command_line.h"
-#include "program/program.h"
-#include "writing/write_texts.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/huggingface/source_model.h"
+#include "lockstep/program/command_line.h"
+#include "lockstep/program/program.h"
+#include "lockstep/writing/write_texts.h"
 
 using namespace lockstep;
 

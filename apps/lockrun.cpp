@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/error.h"
-#include "core/log.h"
-#include "elastic/launchers.h"
-#include "elastic/node.h"
-#include "elastic/rendezvous.h"
-#include "elastic/supervisor.h"
-#include "keeper/keeper.h"
-#include "program/program.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/elastic/launchers.h"
+#include "lockstep/elastic/node.h"
+#include "lockstep/elastic/rendezvous.h"
+#include "lockstep/elastic/supervisor.h"
+#include "lockstep/keeper/keeper.h"
+#include "lockstep/program/program.h"
 
 using namespace lockstep;
 

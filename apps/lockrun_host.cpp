@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // lockrun_host <endpoint> <node>: lockrun starts it on each node of an attempt. It starts the keepers of the
 // ranks on its node, and MPI_Init of the ranks connects to it.
-#include "core/error.h"
-#include "core/log.h"
-#include "pmix/host.h"
-#include "pmix/port_guard.h"
-#include "program/program.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/pmix/host.h"
+#include "lockstep/pmix/port_guard.h"
+#include "lockstep/program/program.h"
 
 using namespace lockstep;
 

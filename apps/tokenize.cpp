@@ -5,13 +5,13 @@
 #include <sstream>
 #include <utility>
 
-#include "comm/world.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/text.h"
-#include "program/command_line.h"
-#include "program/program.h"
-#include "tokenizer/load_tokenizer.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/text.h"
+#include "lockstep/program/command_line.h"
+#include "lockstep/program/program.h"
+#include "lockstep/tokenizer/load_tokenizer.h"
 
 using namespace lockstep;
 

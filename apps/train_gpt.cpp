@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/version.h"
-#include "job/keys.h"
-#include "job/resolve.h"
-#include "plan/memory_advice.h"
-#include "train/language_task.h"
-#include "train/trainer.h"
+#include "lockstep/core/version.h"
+#include "lockstep/job/keys.h"
+#include "lockstep/job/resolve.h"
+#include "lockstep/plan/memory_advice.h"
+#include "lockstep/train/language_task.h"
+#include "lockstep/train/trainer.h"
 
 using namespace lockstep;
 

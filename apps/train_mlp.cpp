@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/error.h"
-#include "core/version.h"
-#include "job/keys.h"
-#include "job/resolve.h"
-#include "nn/layers.h"
-#include "nn/module.h"
-#include "parameters/optimizer.h"
-#include "program/command_line.h"
-#include "tensor/ops.h"
-#include "train/trainer.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/version.h"
+#include "lockstep/job/keys.h"
+#include "lockstep/job/resolve.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/nn/module.h"
+#include "lockstep/parameters/optimizer.h"
+#include "lockstep/program/command_line.h"
+#include "lockstep/tensor/ops.h"
+#include "lockstep/train/trainer.h"
 
 using namespace lockstep;
 
@@ -37,10 +37,10 @@ int64_t take_tutorial_arguments(Arguments& arguments) {
   return save_every;
 }
 
-const Layer defaults = {{"train.epochs", "50"},          {"train.batch_size", "32"},
-                        {"train.learning_rate", "1e-2"}, {"train.min_lr", "1e-2"},
-                        {"train.weight_decay", "0"},     {"train.grad_clip", "0"},
-                        {"log.dir", "runs/train_mlp"}};
+const SettingLayer defaults = {{"train.epochs", "50"},          {"train.batch_size", "32"},
+                               {"train.learning_rate", "1e-2"}, {"train.min_lr", "1e-2"},
+                               {"train.weight_decay", "0"},     {"train.grad_clip", "0"},
+                               {"log.dir", "runs/train_mlp"}};
 
 /// The tutorials' model and data.
 class MlpTask final : public TrainingTask {

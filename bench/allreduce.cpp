@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/clock.h"
+#include "lockstep/core/clock.h"
 
 namespace lockstep {
 namespace {

@@ -5,9 +5,9 @@
 #include <functional>
 #include <vector>
 
-#include "comm/world.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/movement/sharding.h"
 #include "measure.h"
-#include "movement/sharding.h"
 
 namespace lockstep {
 

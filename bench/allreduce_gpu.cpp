@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "allreduce.h"
-#include "comm/nccl_communicator.h"
-#include "core/error.h"
-#include "core/gpu.h"
-#include "core/stream.h"
-#include "core/text.h"
-#include "dist/gradient_reducer.h"
+#include "lockstep/comm/nccl_communicator.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/core/text.h"
+#include "lockstep/dist/gradient_reducer.h"
 #include "report.h"
 
 namespace lockstep {

@@ -3,10 +3,10 @@
 #include <mpi.h>
 
 #include "allreduce.h"
-#include "core/error.h"
-#include "core/text.h"
-#include "dist/gradient_reducer.h"
-#include "program/command_line.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/dist/gradient_reducer.h"
+#include "lockstep/program/command_line.h"
 #include "report.h"
 
 using namespace lockstep;

@@ -2,15 +2,15 @@
 #include <iostream>
 #include <memory>
 
-#include "comm/world.h"
-#include "core/clock.h"
-#include "core/error.h"
-#include "core/text.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/models/gpt2/gpt.h"
+#include "lockstep/models/llama/llama.h"
+#include "lockstep/nn/generate.h"
+#include "lockstep/program/command_line.h"
 #include "measure.h"
-#include "models/gpt2/gpt.h"
-#include "models/llama/llama.h"
-#include "nn/generate.h"
-#include "program/command_line.h"
 #include "report.h"
 
 using namespace lockstep;

@@ -3,15 +3,15 @@
 #include <map>
 #include <regex>
 
-#include "comm/world.h"
-#include "core/error.h"
-#include "core/gpu.h"
-#include "core/memory.h"
-#include "core/text.h"
 #include "gpu_rows.h"
 #include "kernel_cases.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/text.h"
+#include "lockstep/program/command_line.h"
 #include "measure.h"
-#include "program/command_line.h"
 #include "report.h"
 
 using namespace lockstep;

@@ -4,16 +4,16 @@
 #include <filesystem>
 #include <iostream>
 
-#include "core/clock.h"
-#include "core/error.h"
-#include "core/text.h"
-#include "core/version.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/core/version.h"
+#include "lockstep/program/command_line.h"
+#include "lockstep/snapshot/snapshot_writer.h"
+#include "lockstep/train/trainer.h"
 #include "measure.h"
-#include "program/command_line.h"
 #include "report.h"
-#include "snapshot/snapshot_writer.h"
 #include "timed_training.h"
-#include "train/trainer.h"
 
 using namespace lockstep;
 

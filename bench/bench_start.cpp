@@ -4,13 +4,13 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "comm/world.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/process.h"
-#include "core/text.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/process.h"
+#include "lockstep/core/text.h"
+#include "lockstep/program/command_line.h"
 #include "measure.h"
-#include "program/command_line.h"
 #include "report.h"
 
 using namespace lockstep;

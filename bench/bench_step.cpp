@@ -3,16 +3,16 @@
 #include <iostream>
 #include <numeric>
 
-#include "core/error.h"
-#include "core/text.h"
-#include "core/version.h"
-#include "kernels/trace.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/core/version.h"
+#include "lockstep/kernels/trace.h"
+#include "lockstep/program/command_line.h"
+#include "lockstep/train/trainer.h"
 #include "measure.h"
-#include "program/command_line.h"
 #include "report.h"
 #include "stage_cost.h"
 #include "timed_training.h"
-#include "train/trainer.h"
 
 using namespace lockstep;
 

@@ -4,17 +4,17 @@
 #include <span>
 #include <vector>
 
-#include "comm/world.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/text.h"
-#include "core/thread_pool.h"
-#include "data/read_corpus.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/text.h"
+#include "lockstep/core/thread_pool.h"
+#include "lockstep/data/read_corpus.h"
+#include "lockstep/program/command_line.h"
+#include "lockstep/tokenizer/load_tokenizer.h"
+#include "lockstep/unicode/normalization.h"
 #include "measure.h"
-#include "program/command_line.h"
 #include "report.h"
-#include "tokenizer/load_tokenizer.h"
-#include "unicode/normalization.h"
 
 using namespace lockstep;
 

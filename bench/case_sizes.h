@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "core/dtype.h"
-#include "core/shape.h"
+#include "lockstep/core/dtype.h"
+#include "lockstep/core/shape.h"
 
 namespace lockstep {
 

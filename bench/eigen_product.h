@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/matmul.h"
+#include "lockstep/kernels/matmul.h"
 
 namespace lockstep {
 

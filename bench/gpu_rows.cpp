@@ -4,14 +4,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/clock.h"
-#include "core/graph.h"
-#include "core/memory.h"
-#include "core/stream.h"
-#include "core/text.h"
-#include "kernels/elementwise.h"
-#include "kernels/matmul.h"
-#include "kernels/matmul_plans.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/graph.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/core/text.h"
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/kernels/matmul.h"
+#include "lockstep/kernels/matmul_plans.h"
 #include "measure.h"
 #include "report.h"
 

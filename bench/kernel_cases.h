@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "case_sizes.h"
-#include "kernels/cost.h"
-#include "kernels/kernel.h"
-#include "tensor/create.h"
+#include "lockstep/kernels/cost.h"
+#include "lockstep/kernels/kernel.h"
+#include "lockstep/tensor/create.h"
 
 namespace lockstep {
 

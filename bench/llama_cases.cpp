@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel_cases.h"
-#include "kernels/rotary.h"
-#include "kernels/swiglu.h"
-#include "models/llama/rotary_frequencies.h"
-#include "tensor/ops.h"
+#include "lockstep/kernels/rotary.h"
+#include "lockstep/kernels/swiglu.h"
+#include "lockstep/models/llama/rotary_frequencies.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "eigen_product.h"
 #include "kernel_cases.h"
-#include "kernels/matmul.h"
+#include "lockstep/kernels/matmul.h"
 
 namespace lockstep {
 namespace {

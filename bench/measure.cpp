@@ -6,10 +6,10 @@
 #include <cstring>
 #include <numeric>
 
-#include "core/clock.h"
-#include "core/error.h"
-#include "core/memory.h"
-#include "kernels/peak_flops.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/kernels/peak_flops.h"
 
 namespace lockstep {
 namespace {

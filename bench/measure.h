@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "core/stream.h"
+#include "lockstep/core/stream.h"
 
 namespace lockstep {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernel_cases.h"
-#include "kernels/layer_norm.h"
+#include "lockstep/kernels/layer_norm.h"
 
 namespace lockstep {
 namespace {

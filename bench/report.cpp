@@ -11,10 +11,10 @@
 #include <memory>
 #include <unistd.h>
 
-#include "core/error.h"
-#include "core/gpu.h"
-#include "core/version.h"
-#include "kernels/processor.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/version.h"
+#include "lockstep/kernels/processor.h"
 
 namespace lockstep {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <array>
 
-#include "core/error.h"
-#include "core/memory.h"
-#include "core/text.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/text.h"
 #include "report.h"
 #include "timed_training.h"
 

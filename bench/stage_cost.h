@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "comm/world.h"
-#include "job/job.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/job/job.h"
 
 namespace lockstep {
 

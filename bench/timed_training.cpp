@@ -4,8 +4,8 @@
 #include <chrono>
 #include <numeric>
 
-#include "core/clock.h"
-#include "core/error.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {

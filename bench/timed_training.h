@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "job/keys.h"
-#include "job/resolve.h"
+#include "lockstep/job/keys.h"
+#include "lockstep/job/resolve.h"
+#include "lockstep/program/command_line.h"
+#include "lockstep/train/language_task.h"
+#include "lockstep/train/step_runner.h"
+#include "lockstep/train/trainer.h"
 #include "measure.h"
-#include "program/command_line.h"
-#include "train/language_task.h"
-#include "train/step_runner.h"
-#include "train/trainer.h"
 
 namespace lockstep {
 

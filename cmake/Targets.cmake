@@ -1,5 +1,10 @@
 include(GNUInstallDirs)
 
+# Includes begin with lockstep/, in the project and in those of users. In a build this folder leads to src/.
+set(LOCKSTEP_INCLUDE ${PROJECT_BINARY_DIR}/include)
+file(MAKE_DIRECTORY ${LOCKSTEP_INCLUDE})
+file(CREATE_LINK ${PROJECT_SOURCE_DIR}/src ${LOCKSTEP_INCLUDE}/lockstep SYMBOLIC)
+
 # lockstep_choose_twins(<variable>): removes sources of disabled libraries from the list in the variable.
 # <name>_curl.cpp, <name>_openssl.cpp and <name>_pugixml.cpp are compiled with that library, <name>_none.cpp without it.
 # A <name>_none.cpp without such a twin is compiled in builds without CUDA. *_cuda.cpp is compiled in builds with CUDA.
@@ -42,8 +47,7 @@ function(lockstep_library room)
   set_target_properties(lockstep_${room} PROPERTIES EXPORT_NAME ${room} POSITION_INDEPENDENT_CODE ON)
   target_compile_features(lockstep_${room} PUBLIC cxx_std_20)
   target_include_directories(lockstep_${room} PUBLIC
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
-    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/lockstep>)
+    $<BUILD_INTERFACE:${LOCKSTEP_INCLUDE}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   # No public header includes a library of headers alone. So programs that use an installed copy need none of them.
   list(TRANSFORM arg_PRIVATE REPLACE "^(nlohmann_json|CLI11)::.*" "$<BUILD_INTERFACE:\\0>")
   target_link_libraries(lockstep_${room} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE} $<BUILD_INTERFACE:lockstep_options>)

@@ -6,106 +6,108 @@
 
 // The component `nn` of find_package(lockstep) has the first topics.
 
+#include <iostream>
+
 // Tensors
-#include "core/dtype.h"
-#include "core/shape.h"
-#include "tensor/create.h"
-#include "tensor/print.h"
-#include "tensor/safetensors.h"
-#include "tensor/tensor.h"
+#include "lockstep/core/dtype.h"
+#include "lockstep/core/shape.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/print.h"
+#include "lockstep/tensor/safetensors.h"
+#include "lockstep/tensor/tensor.h"
 
 // Operations
-#include "tensor/operators.h"
-#include "tensor/ops.h"
+#include "lockstep/tensor/operators.h"
+#include "lockstep/tensor/ops.h"
 
 // Gradients
-#include "tensor/autograd.h"
-#include "tensor/checkpoint.h"
+#include "lockstep/tensor/autograd.h"
+#include "lockstep/tensor/checkpoint.h"
 
 // Modules and layers
-#include "nn/initial_values.h"
-#include "nn/layers.h"
-#include "nn/module.h"
+#include "lockstep/nn/initial_values.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/nn/module.h"
 
 // Parameters and optimizers
-#include "parameters/grad_scaler.h"
-#include "parameters/gradient_norm.h"
-#include "parameters/learning_rate.h"
-#include "parameters/optimizer.h"
-#include "parameters/parameter_layout.h"
-#include "parameters/parameter_space.h"
+#include "lockstep/parameters/grad_scaler.h"
+#include "lockstep/parameters/gradient_norm.h"
+#include "lockstep/parameters/learning_rate.h"
+#include "lockstep/parameters/optimizer.h"
+#include "lockstep/parameters/parameter_layout.h"
+#include "lockstep/parameters/parameter_space.h"
 
 // Data parallelism
-#include "dist/data_parallel.h"
-#include "dist/data_parallel_options.h"
-#include "dist/distributed_values.h"
-#include "dist/parameters_hash.h"
-#include "dist/step_summary.h"
-#include "movement/reduction_plan.h"
-#include "movement/sharding.h"
+#include "lockstep/dist/data_parallel.h"
+#include "lockstep/dist/data_parallel_options.h"
+#include "lockstep/dist/distributed_values.h"
+#include "lockstep/dist/parameters_hash.h"
+#include "lockstep/dist/step_summary.h"
+#include "lockstep/movement/reduction_plan.h"
+#include "lockstep/movement/sharding.h"
 
 // Ranks
-#include "comm/communicator.h"
-#include "comm/transport.h"
-#include "comm/world.h"
+#include "lockstep/comm/communicator.h"
+#include "lockstep/comm/transport.h"
+#include "lockstep/comm/world.h"
 
 // Data and tokenizers
-#include "data/bytes.h"
-#include "data/corpus.h"
-#include "data/dataset.h"
-#include "data/example_rows.h"
-#include "data/examples.h"
-#include "data/loader.h"
-#include "data/sampler.h"
-#include "tokenizer/char_tokenizer.h"
-#include "tokenizer/load_tokenizer.h"
-#include "tokenizer/tokenizer.h"
+#include "lockstep/data/bytes.h"
+#include "lockstep/data/corpus.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/example_rows.h"
+#include "lockstep/data/examples.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/data/sampler.h"
+#include "lockstep/tokenizer/char_tokenizer.h"
+#include "lockstep/tokenizer/load_tokenizer.h"
+#include "lockstep/tokenizer/tokenizer.h"
 
 // Generation
-#include "nn/generate.h"
-#include "nn/language_model.h"
+#include "lockstep/nn/generate.h"
+#include "lockstep/nn/language_model.h"
 
 // Devices and memory
-#include "core/dry_run.h"
-#include "core/graph.h"
-#include "core/memory.h"
-#include "core/stream.h"
+#include "lockstep/core/dry_run.h"
+#include "lockstep/core/graph.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/stream.h"
 
 // Errors, files and hashes
-#include "core/error.h"
-#include "core/file.h"
-#include "core/hash.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/hash.h"
 
 // The component `train` has the training loop of the programs, and language models.
 
 // Language models
-#include "huggingface/source_model.h"
-#include "models/gpt2/gpt.h"
-#include "models/llama/llama.h"
-#include "models/llama/rotary_frequencies.h"
-#include "nn/decoder.h"
-#include "writing/score_text.h"
-#include "writing/write_texts.h"
+#include "lockstep/huggingface/source_model.h"
+#include "lockstep/models/gpt2/gpt.h"
+#include "lockstep/models/llama/llama.h"
+#include "lockstep/models/llama/rotary_frequencies.h"
+#include "lockstep/nn/decoder.h"
+#include "lockstep/writing/score_text.h"
+#include "lockstep/writing/write_texts.h"
 
 // Training loop
-#include "config/arguments.h"
-#include "config/settings.h"
-#include "dist/dist_options.h"
-#include "job/job.h"
-#include "job/keys.h"
-#include "job/resolve.h"
-#include "language/text_options.h"
-#include "models/model_options.h"
-#include "parameters/model_layout.h"
-#include "parameters/placed_tensors.h"
-#include "parameters/update_options.h"
-#include "snapshot/snapshot_options.h"
-#include "train/evaluation.h"
-#include "train/task.h"
-#include "train/trainer.h"
-#include "train/training_program.h"
+#include "lockstep/config/arguments.h"
+#include "lockstep/config/settings.h"
+#include "lockstep/dist/dist_options.h"
+#include "lockstep/job/job.h"
+#include "lockstep/job/keys.h"
+#include "lockstep/job/resolve.h"
+#include "lockstep/language/text_options.h"
+#include "lockstep/models/model_options.h"
+#include "lockstep/parameters/model_layout.h"
+#include "lockstep/parameters/placed_tensors.h"
+#include "lockstep/parameters/update_options.h"
+#include "lockstep/snapshot/snapshot_options.h"
+#include "lockstep/train/evaluation.h"
+#include "lockstep/train/task.h"
+#include "lockstep/train/trainer.h"
+#include "lockstep/train/training_program.h"
 
 // The component `plan` has memory plans.
 
 // Memory plans
-#include "plan/memory_plan.h"
+#include "lockstep/plan/memory_plan.h"

@@ -4,22 +4,22 @@
 #include <memory>
 #include <string>
 
-#include "comm/world.h"
-#include "core/clock.h"
-#include "core/dry_run.h"
-#include "core/file.h"
-#include "core/memory.h"
-#include "core/text.h"
-#include "data/loader.h"
 #include "deep_mlp.h"
-#include "dist/data_parallel.h"
-#include "nn/module.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/dry_run.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/text.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/dist/data_parallel.h"
+#include "lockstep/nn/module.h"
+#include "lockstep/parameters/grad_scaler.h"
+#include "lockstep/parameters/optimizer.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
+#include "lockstep/tensor/safetensors.h"
 #include "options.h"
-#include "parameters/grad_scaler.h"
-#include "parameters/optimizer.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
-#include "tensor/safetensors.h"
 
 using namespace lockstep;
 

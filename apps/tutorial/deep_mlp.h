@@ -4,10 +4,10 @@
 #include <functional>
 #include <vector>
 
-#include "nn/layers.h"
-#include "nn/module.h"
-#include "tensor/checkpoint.h"
-#include "tensor/ops.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/nn/module.h"
+#include "lockstep/tensor/checkpoint.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 

@@ -7,10 +7,10 @@
 #include <sstream>
 #include <vector>
 
-#include "core/error.h"
-#include "core/log.h"
-#include "program/command_line.h"
-#include "program/program.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/program/command_line.h"
+#include "lockstep/program/program.h"
 
 namespace lockstep {
 namespace {

@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/flight_recorder.h"
-#include "comm/shared_memory.h"
+#include "lockstep/comm/flight_recorder.h"
+#include "lockstep/comm/shared_memory.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/flight_recorder.h"
+#include "lockstep/comm/flight_recorder.h"
 
 #include <algorithm>
 #include <atomic>
@@ -10,9 +10,9 @@
 #include <unistd.h>
 #include <utility>
 
-#include "core/descriptor.h"
-#include "core/error.h"
-#include "core/file.h"
+#include "lockstep/core/descriptor.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
 
 namespace lockstep {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/heartbeat.h"
+#include "lockstep/comm/heartbeat.h"
 
 #include <cstring>
 #include <filesystem>
 
-#include "core/environment.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/log.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/log.h"
 
 namespace lockstep {
 namespace {

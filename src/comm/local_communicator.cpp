@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/local_communicator.h"
+#include "lockstep/comm/local_communicator.h"
 
 #include <algorithm>
 #include <chrono>
@@ -9,11 +9,11 @@
 #include <mutex>
 #include <thread>
 
-#include "core/clock.h"
-#include "core/error.h"
-#include "core/memory.h"
-#include "core/memory_pool.h"
-#include "core/stream.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/memory_pool.h"
+#include "lockstep/core/stream.h"
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "comm/communicator.h"
+#include "lockstep/comm/communicator.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/memory_limit.h"
+#include "lockstep/comm/memory_limit.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,10 +7,10 @@
 #include <limits>
 #include <sys/resource.h>
 
-#include "core/error.h"
-#include "core/gpu.h"
-#include "core/memory.h"
-#include "core/text.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {

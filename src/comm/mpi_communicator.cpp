@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/mpi_communicator.h"
+#include "lockstep/comm/mpi_communicator.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,12 +7,12 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include "comm/heartbeat.h"
-#include "core/clock.h"
-#include "core/environment.h"
-#include "core/error.h"
-#include "core/log.h"
-#include "core/text.h"
+#include "lockstep/comm/heartbeat.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/text.h"
 
 #if defined(LOCKSTEP_MPI)
 #include <mpi.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/nccl_communicator.h"
+#include "lockstep/comm/nccl_communicator.h"
 
 #include <algorithm>
 #include <atomic>
@@ -10,11 +10,11 @@
 #include <thread>
 #include <vector>
 
-#include "core/clock.h"
-#include "core/cuda_check.h"
-#include "core/error.h"
-#include "core/memory.h"
-#include "core/text.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/cuda_check.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/text.h"
 
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 18, 0)
 #error "NCCL 2.18 or newer is needed"

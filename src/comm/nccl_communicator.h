@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
-#include "comm/communicator.h"
-#include "core/stream.h"
+#include "lockstep/comm/communicator.h"
+#include "lockstep/core/stream.h"
 
 namespace lockstep {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // NCCL functions of a build without NCCL.
-#include "comm/nccl_communicator.h"
-#include "core/error.h"
+#include "lockstep/comm/nccl_communicator.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/open_mpi.h"
+#include "lockstep/comm/open_mpi.h"
 
 #include <fstream>
 #include <regex>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "core/environment.h"
-#include "core/error.h"
-#include "core/process.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/process.h"
 
 namespace lockstep {
 namespace {

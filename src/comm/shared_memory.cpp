@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/shared_memory.h"
+#include "lockstep/comm/shared_memory.h"
 
 #include <cstring>
 #include <fcntl.h>
@@ -8,9 +8,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/clock.h"
-#include "core/error.h"
-#include "core/stream.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/stream.h"
 
 namespace lockstep {
 

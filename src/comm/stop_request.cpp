@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/stop_request.h"
+#include "lockstep/comm/stop_request.h"
 
 #include <algorithm>
 #include <vector>
 
-#include "comm/heartbeat.h"
-#include "program/signals.h"
+#include "lockstep/comm/heartbeat.h"
+#include "lockstep/program/signals.h"
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "comm/world.h"
+#include "lockstep/comm/world.h"
 
 namespace lockstep {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/transport.h"
+#include "lockstep/comm/transport.h"
 
 #include <set>
 
-#include "comm/nccl_communicator.h"
-#include "core/environment.h"
-#include "core/gpu.h"
+#include "lockstep/comm/nccl_communicator.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/gpu.h"
 
 namespace lockstep {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "comm/communicator.h"
+#include "lockstep/comm/communicator.h"
 
 namespace lockstep {
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/watchdog.h"
+#include "lockstep/comm/watchdog.h"
 
 #include <chrono>
 #include <optional>
 #include <utility>
 
-#include "comm/world.h"
-#include "core/clock.h"
-#include "core/error.h"
-#include "core/graph.h"
-#include "core/stream.h"
-#include "core/text.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/graph.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {

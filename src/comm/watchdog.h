@@ -9,8 +9,8 @@
 #include <string>
 #include <thread>
 
-#include "comm/communicator.h"
-#include "core/stream.h"
+#include "lockstep/comm/communicator.h"
+#include "lockstep/core/stream.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/world.h"
+#include "lockstep/comm/world.h"
 
 #include <algorithm>
 #include <atomic>
@@ -16,20 +16,20 @@
 #include <unistd.h>
 #include <utility>
 
-#include "comm/heartbeat.h"
-#include "comm/local_communicator.h"
-#include "comm/memory_limit.h"
-#include "comm/mpi_communicator.h"
-#include "core/environment.h"
-#include "core/error.h"
-#include "core/gpu.h"
-#include "core/log.h"
-#include "core/memory.h"
-#include "core/process.h"
-#include "core/text.h"
-#include "core/thread_pool.h"
-#include "program/program.h"
-#include "program/signals.h"
+#include "lockstep/comm/heartbeat.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/comm/memory_limit.h"
+#include "lockstep/comm/mpi_communicator.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/process.h"
+#include "lockstep/core/text.h"
+#include "lockstep/core/thread_pool.h"
+#include "lockstep/program/program.h"
+#include "lockstep/program/signals.h"
 
 namespace lockstep {
 namespace {

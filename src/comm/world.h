@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/communicator.h"
+#include "lockstep/comm/communicator.h"
 
 namespace lockstep {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config/arguments.h"
+#include "lockstep/config/arguments.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <sstream>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/text.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {
@@ -97,11 +97,11 @@ Arguments split_arguments(int argc, const char* const* argv, const Setting& fres
   return arguments;
 }
 
-std::vector<Layer> layers_of(const Arguments& arguments, const KeyTable& keys) {
+std::vector<SettingLayer> layers_of(const Arguments& arguments, const KeyTable& keys) {
   if (!arguments.other.empty())
     throw UserError(concat("command line: '", arguments.other.front(), "' is not understood",
                            suggestion(arguments, keys)));
-  std::vector<Layer> layers;
+  std::vector<SettingLayer> layers;
   if (!arguments.config_file.empty()) {
     const std::string path = find_config_file(arguments.config_file);
     layers.push_back(parse_ini(read_named_file(path, "--config"), path));

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "config/key.h"
-#include "config/settings.h"
+#include "lockstep/config/key.h"
+#include "lockstep/config/settings.h"
 
 namespace lockstep {
 
@@ -14,7 +14,7 @@ namespace lockstep {
 struct Arguments {
   std::string program;             ///< the executable's file name
   std::string config_file;         ///< of --config; empty if absent
-  Layer overrides;                 ///< section.key=value, --section.key=value, --section.key value; - means _
+  SettingLayer overrides;          ///< section.key=value, --section.key=value, --section.key value; - means _
   std::vector<std::string> other;  ///< all other arguments, in order
   bool help = false;               ///< --help or -h
   bool version = false;            ///< --version
@@ -28,7 +28,7 @@ Arguments split_arguments(int argc, const char* const* argv, const Setting& fres
 
 /// Returns the settings of the file and of the command line, the weakest first. Throws UserError for any
 /// argument left in `other`, and suggests an option or a key.
-std::vector<Layer> layers_of(const Arguments& arguments, const KeyTable& keys);
+std::vector<SettingLayer> layers_of(const Arguments& arguments, const KeyTable& keys);
 
 /// Returns the part of --help about keys: each with type, default, unit and meaning, in unwrapped lines. Keys
 /// of the sections in `without` are left out.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config/key.h"
+#include "lockstep/config/key.h"
 
 #include <algorithm>
 #include <array>
@@ -10,10 +10,10 @@
 #include <string_view>
 #include <type_traits>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/text.h"
-#include "json/utf8.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/text.h"
+#include "lockstep/json/utf8.h"
 
 namespace lockstep {
 namespace {

@@ -31,7 +31,7 @@ constexpr NumberRange between(double low, double high) { return {.low = low, .hi
 constexpr NumberRange unit_interval{.low = 0, .high = 1, .high_open = true};
 
 /// A key of the configuration, without the field that holds its value. Parsing, --help, config.ini and
-/// fingerprints read these facts. Rooms make keys with Rows.
+/// fingerprints read these facts. Rooms make keys with KeyRows.
 struct Key {
   std::string name;  ///< with its section: train.steps
   KeyClass key_class = KeyClass::semantic;

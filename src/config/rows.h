@@ -9,19 +9,20 @@
 #include <variant>
 #include <vector>
 
-#include "config/key.h"
-#include "config/settings.h"
-#include "core/error.h"
-#include "core/text.h"
+#include "lockstep/config/key.h"
+#include "lockstep/config/settings.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 
 /// A word that a key accepts, and its value. Several words may have one value, which the first one prints.
 template <class T>
-struct Word {
-  Word(const std::string& word, const T& of_word) : text(word), value(of_word) {}
+struct KeyWord {
+  KeyWord(const std::string& word, const T& of_word) : text(word), value(of_word) {}
   /// A word "name=K": the value for a K, and the K of a value; 0 if the value is of another word.
-  Word(const std::string& word, std::function<T(int64_t)> of_number, std::function<int64_t(const T&)> number)
+  KeyWord(const std::string& word, std::function<T(int64_t)> of_number,
+          std::function<int64_t(const T&)> number)
       : text(word), value_of(std::move(of_number)), number_of(std::move(number)) {}
 
   std::string text;
@@ -31,21 +32,21 @@ struct Word {
 };
 
 template <class T>
-using Words = std::vector<Word<T>>;
+using KeyWords = std::vector<KeyWord<T>>;
 
 template <class T>
-ValueFormat<T> word_format(const Words<T>& words);
+ValueFormat<T> word_format(const KeyWords<T>& words);
 
 /// The keys of a struct of options, each bound to a field. A room declares the keys of its own options:
 ///
-///     Rows<DistOptions> rows("dist", "Ranks");
+///     KeyRows<DistOptions> rows("dist", "Ranks");
 ///     rows.add("shard", &DistOptions::shard, {{"none", Shard::none}, {"full", Shard::full}},
 ///              KeyClass::collective, "...");
 ///
 /// A field is a number, a truth value or a text. It may be a value with a word, such as an enum, or a variant
 /// of that and a text.
 template <class Options>
-class Rows {
+class KeyRows {
  public:
   /// Reads a text into a field of the options, and writes the field as text.
   struct Field {
@@ -57,7 +58,7 @@ class Rows {
     Field field;
   };
 
-  Rows(std::string section, std::string heading)
+  KeyRows(std::string section, std::string heading)
       : section_(std::move(section)), heading_(std::move(heading)) {}
 
   /// Sets the group of --help for the rows that follow.
@@ -79,7 +80,7 @@ class Rows {
   }
   /// Adds a value that has a word.
   template <class T>
-  Key& add(const char* name, T Options::*field, const std::type_identity_t<Words<T>>& words,
+  Key& add(const char* name, T Options::*field, const std::type_identity_t<KeyWords<T>>& words,
            KeyClass key_class, const char* meaning) {
     return add_as(name, field, word_format<T>(words), key_class, "", meaning);
   }
@@ -90,14 +91,14 @@ class Rows {
   /// Adds a value that has a word, or a path or an address instead.
   template <class T>
   Key& add_path(const char* name, std::variant<T, std::string> Options::*field,
-                const std::type_identity_t<Words<T>>& words, KeyClass key_class, const char* meaning);
+                const std::type_identity_t<KeyWords<T>>& words, KeyClass key_class, const char* meaning);
 
   const std::vector<Row>& rows() const { return rows_; }
   /// Adds a row of another struct's rows.
   void add(const Row& row) { rows_.push_back(row); }
 
   /// Returns the options that these settings give. Throws UserError that begins with a setting's origin.
-  Options of(const Layer& settings) const {
+  Options of(const SettingLayer& settings) const {
     Options options;
     for (const Setting& setting : settings)
       row_of(setting.key).field.read(options, setting.value, setting.origin);
@@ -162,9 +163,9 @@ class Rows {
 };
 
 template <class T>
-ValueFormat<T> word_format(const Words<T>& words) {
+ValueFormat<T> word_format(const KeyWords<T>& words) {
   std::vector<std::string> texts;
-  for (const Word<T>& word : words) texts.push_back(word.text);
+  for (const KeyWord<T>& word : words) texts.push_back(word.text);
   return {.type = joined(texts),
           .read =
               [words, texts](const std::string& text, const std::string& what) {
@@ -173,7 +174,7 @@ ValueFormat<T> word_format(const Words<T>& words) {
               },
           .write =
               [words](const T& value) {
-                for (const Word<T>& word : words) {
+                for (const KeyWord<T>& word : words) {
                   const int64_t number = word.number_of ? word.number_of(value) : 0;
                   if (number > 0) return word.text.substr(0, word.text.size() - 1) + std::to_string(number);
                   if (!word.number_of && word.value == value) return word.text;
@@ -184,16 +185,16 @@ ValueFormat<T> word_format(const Words<T>& words) {
 
 template <class Options>
 template <class T>
-Key& Rows<Options>::add_path(const char* name, std::variant<T, std::string> Options::*field,
-                             const std::type_identity_t<Words<T>>& words, KeyClass key_class,
-                             const char* meaning) {
+Key& KeyRows<Options>::add_path(const char* name, std::variant<T, std::string> Options::*field,
+                                const std::type_identity_t<KeyWords<T>>& words, KeyClass key_class,
+                                const char* meaning) {
   using Value = std::variant<T, std::string>;
   const ValueFormat<std::string> path = text_format(true);
   const ValueFormat<T> word = word_format<T>(words);
   const ValueFormat<Value> either{
       .type = path.type,
       .read = [words, path](const std::string& text, const std::string& what) -> Value {
-        for (const Word<T>& one : words)
+        for (const KeyWord<T>& one : words)
           if (one.text == text) return one.value;
         return path.read(text, what);
       },
@@ -207,8 +208,8 @@ Key& Rows<Options>::add_path(const char* name, std::variant<T, std::string> Opti
 
 /// Returns the rows of a part of `Whole`. `part(whole)` is that part, for a whole that is const, too.
 template <class Whole, class Options, class Part>
-Rows<Whole> rows_within(const Rows<Options>& rows, Part part) {
-  Rows<Whole> within("", "");
+KeyRows<Whole> rows_within(const KeyRows<Options>& rows, Part part) {
+  KeyRows<Whole> within("", "");
   for (const auto& row : rows.rows())
     within.add({.key = row.key,
                 .field = {.read = [part, read = row.field.read](

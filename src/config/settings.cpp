@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config/settings.h"
+#include "lockstep/config/settings.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <sstream>
 
-#include "core/environment.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/text.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {
@@ -131,12 +131,12 @@ std::vector<Setting> parse_ini(const std::string& text, const std::string& file)
   return settings;
 }
 
-Settings::Settings(const KeyTable& keys, const Layer& defaults) : keys_(&keys) {
+Settings::Settings(const KeyTable& keys, const SettingLayer& defaults) : keys_(&keys) {
   for (const Key& key : keys.keys()) texts_[key.name] = key.initial;
   for (const Setting& setting : defaults) replace(setting.key, setting.value);
 }
 
-void Settings::add(const Layer& layer) {
+void Settings::add(const SettingLayer& layer) {
   // Steps on the command line override epochs in the file, and epochs there override steps.
   for (const Setting& setting : layer)
     if (const Key* chosen = keys_->known(setting.key); chosen && setting.value != "0")
@@ -172,7 +172,7 @@ std::string to_ini(const Settings& settings) {
 }
 
 Settings settings_of_earlier_run(const KeyTable& keys, const std::string& text, const std::string& name) {
-  Layer older, understood;
+  SettingLayer older, understood;
   for (const Key& key : keys.keys())
     if (!key.earlier_text.empty()) older.push_back({key.name, key.earlier_text, name});
   for (const Setting& setting : parse_ini(text, name)) {
@@ -191,8 +191,8 @@ Settings settings_of_earlier_run(const KeyTable& keys, const std::string& text, 
   return settings;
 }
 
-Layer inherited_values(const Settings& here, const Settings& there) {
-  Layer values;
+SettingLayer inherited_values(const Settings& here, const Settings& there) {
+  SettingLayer values;
   for (const Key& key : here.keys().keys())
     if (key.is_inherited && is_open(here, key) && there[key.name] != here[key.name])
       values.push_back({key.name, there[key.name], "the earlier run"});

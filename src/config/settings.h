@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "config/key.h"
+#include "lockstep/config/key.h"
 
 namespace lockstep {
 
@@ -31,17 +31,17 @@ bool is_config_file(const std::string& name);
 std::vector<Setting> parse_ini(const std::string& text, const std::string& file);
 
 /// The settings of one source, such as a file or the command line.
-using Layer = std::vector<Setting>;
+using SettingLayer = std::vector<Setting>;
 
 /// The values of all keys as canonical texts, and which of them were set.
 class Settings {
  public:
   /// Starts with the initial values, or with the `defaults` of a program. Keeps a reference to `keys`.
-  explicit Settings(const KeyTable& keys, const Layer& defaults = {});
+  explicit Settings(const KeyTable& keys, const SettingLayer& defaults = {});
 
   /// Applies a source. Its settings win over those before. Throws UserError that names key and origin for an
   /// unknown key and for a value that its key does not accept.
-  void add(const Layer& layer);
+  void add(const SettingLayer& layer);
   /// Gives a key a value that nobody has set: a default of the program, or a value that was left open.
   void replace(const std::string& key, const std::string& text);
 
@@ -62,7 +62,7 @@ std::string to_ini(const Settings& settings);
 Settings settings_of_earlier_run(const KeyTable& keys, const std::string& text, const std::string& name);
 
 /// Returns the values that the run `there` gives to keys which `here` leaves open: those of inherited keys.
-Layer inherited_values(const Settings& here, const Settings& there);
+SettingLayer inherited_values(const Settings& here, const Settings& there);
 
 /// Returns the semantic keys whose values differ: "train.seed = 5 there, 7 here". Open keys do not differ.
 std::vector<std::string> differences(const Settings& there, const Settings& here);

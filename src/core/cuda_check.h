@@ -5,8 +5,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "core/error.h"
-#include "core/stream.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/stream.h"
 
 namespace lockstep::cuda {
 

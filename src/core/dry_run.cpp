@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/dry_run.h"
+#include "lockstep/core/dry_run.h"
 
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "core/memory_pool.h"
+#include "lockstep/core/memory_pool.h"
 
 namespace lockstep {
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "core/memory.h"
-#include "core/stream.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/stream.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 #include <array>
 #include <charconv>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/file.h"
+#include "lockstep/core/file.h"
 
 #include <algorithm>
 #include <array>
@@ -17,11 +17,11 @@
 #include <unistd.h>
 #include <utility>
 
-#include "core/descriptor.h"
-#include "core/environment.h"
-#include "core/error.h"
-#include "core/log.h"
-#include "core/process.h"
+#include "lockstep/core/descriptor.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/process.h"
 
 namespace lockstep {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/descriptor.h"
-#include "core/error.h"
+#include "lockstep/core/descriptor.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 

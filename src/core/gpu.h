@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "core/error.h"
-#include "core/stream.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/stream.h"
 
 namespace lockstep {
 

@@ -4,11 +4,11 @@
 #include <cstring>
 #include <mutex>
 
-#include "core/cuda_check.h"
-#include "core/environment.h"
-#include "core/gpu.h"
-#include "core/memory_pool.h"
-#include "core/text.h"
+#include "lockstep/core/cuda_check.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/memory_pool.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {

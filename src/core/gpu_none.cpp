@@ -2,12 +2,12 @@
 // GPU functions of a build without CUDA.
 #include <cstring>
 
-#include "core/error.h"
-#include "core/gpu.h"
-#include "core/graph.h"
-#include "core/memory_pool.h"
-#include "core/stream.h"
-#include "core/text.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/graph.h"
+#include "lockstep/core/memory_pool.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {

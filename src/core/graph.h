@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "core/stream.h"
+#include "lockstep/core/stream.h"
 
 namespace lockstep {
 

@@ -2,10 +2,10 @@
 #include <atomic>
 #include <exception>
 
-#include "core/cuda_check.h"
-#include "core/graph.h"
-#include "core/memory_pool.h"
-#include "core/stream.h"
+#include "lockstep/core/cuda_check.h"
+#include "lockstep/core/graph.h"
+#include "lockstep/core/memory_pool.h"
+#include "lockstep/core/stream.h"
 
 namespace lockstep {
 namespace {

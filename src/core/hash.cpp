@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/hash.h"
+#include "lockstep/core/hash.h"
 
 #define XXH_INLINE_ALL
 #if defined(__AVX512F__)
@@ -8,7 +8,7 @@
 #endif
 #include <xxhash.h>
 
-#include "core/text.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 

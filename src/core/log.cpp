@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/log.h"
+#include "lockstep/core/log.h"
 
 #include <fcntl.h>
 #include <memory>
@@ -8,9 +8,9 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/terminal.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/terminal.h"
 
 namespace lockstep {
 namespace {

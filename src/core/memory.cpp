@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/memory.h"
+#include "lockstep/core/memory.h"
 
 #include <algorithm>
 #include <bit>
@@ -9,12 +9,12 @@
 #include <sys/resource.h>
 #include <utility>
 
-#include "core/environment.h"
-#include "core/error.h"
-#include "core/graph.h"
-#include "core/memory_pool.h"
-#include "core/stream.h"
-#include "core/text.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/graph.h"
+#include "lockstep/core/memory_pool.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "core/stream.h"
+#include "lockstep/core/stream.h"
 
 namespace lockstep {
 

@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "core/memory.h"
+#include "lockstep/core/memory.h"
 
 namespace lockstep {
 

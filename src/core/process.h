@@ -7,7 +7,7 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "core/descriptor.h"
+#include "lockstep/core/descriptor.h"
 
 namespace lockstep {
 

@@ -6,7 +6,7 @@
 #include <initializer_list>
 #include <ostream>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 

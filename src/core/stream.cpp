@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/stream.h"
+#include "lockstep/core/stream.h"
 
 #include <memory>
 #include <vector>

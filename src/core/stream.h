@@ -6,7 +6,7 @@
 #include <memory>
 #include <variant>
 
-#include "core/thread_pool.h"
+#include "lockstep/core/thread_pool.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/terminal.h"
+#include "lockstep/core/terminal.h"
 
 #include <algorithm>
 #include <fcntl.h>
@@ -10,11 +10,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "core/descriptor.h"
-#include "core/environment.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/process.h"
+#include "lockstep/core/descriptor.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/process.h"
 
 namespace lockstep {
 namespace {

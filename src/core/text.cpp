@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/text.h"
+#include "lockstep/core/text.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <sstream>
 #include <utility>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/thread_pool.h"
+#include "lockstep/core/thread_pool.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <sched.h>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {

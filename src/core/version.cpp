@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/version.h"
+#include "lockstep/core/version.h"
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 

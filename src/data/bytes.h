@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/descriptor.h"
+#include "lockstep/core/descriptor.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/chat_template.h"
+#include "lockstep/data/chat_template.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "core/text.h"
-#include "unicode/character_classes.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/unicode/character_classes.h"
 
 namespace lockstep {
 namespace {

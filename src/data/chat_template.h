@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "data/example_rows.h"
-#include "data/examples.h"
-#include "tokenizer/tokenizer.h"
+#include "lockstep/data/example_rows.h"
+#include "lockstep/data/examples.h"
+#include "lockstep/tokenizer/tokenizer.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/corpus.h"
+#include "lockstep/data/corpus.h"
 
 #include <algorithm>
 #include <array>
@@ -18,14 +18,14 @@
 #include <tuple>
 #include <unistd.h>
 
-#include "core/descriptor.h"
-#include "core/environment.h"
-#include "core/error.h"
-#include "core/log.h"
-#include "core/text.h"
-#include "kernels/random.h"
-#include "program/signals.h"
-#include "tokenizer/utf8.h"
+#include "lockstep/core/descriptor.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/text.h"
+#include "lockstep/kernels/random.h"
+#include "lockstep/program/signals.h"
+#include "lockstep/tokenizer/utf8.h"
 
 namespace lockstep {
 namespace {

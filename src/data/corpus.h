@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "core/file.h"
-#include "data/bytes.h"
-#include "data/chat_template.h"
-#include "data/example_rows.h"
+#include "lockstep/core/file.h"
+#include "lockstep/data/bytes.h"
+#include "lockstep/data/chat_template.h"
+#include "lockstep/data/example_rows.h"
 
 namespace lockstep {
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/dataset.h"
+#include "lockstep/data/dataset.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "core/text.h"
-#include "kernels/random.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/kernels/random.h"
 
 namespace lockstep {
 namespace {

@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
-#include "core/dtype.h"
-#include "core/shape.h"
-#include "data/bytes.h"
+#include "lockstep/core/dtype.h"
+#include "lockstep/core/shape.h"
+#include "lockstep/data/bytes.h"
 
 namespace lockstep {
 

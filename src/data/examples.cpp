@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/examples.h"
+#include "lockstep/data/examples.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,9 +7,9 @@
 #include <span>
 #include <utility>
 
-#include "core/error.h"
-#include "core/text.h"
-#include "data/chat_template.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/data/chat_template.h"
 
 namespace lockstep {
 

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "data/bytes.h"
-#include "data/dataset.h"
-#include "data/example_rows.h"
-#include "tokenizer/tokenizer.h"
+#include "lockstep/data/bytes.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/example_rows.h"
+#include "lockstep/tokenizer/tokenizer.h"
 
 namespace lockstep {
 

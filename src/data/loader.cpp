@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/loader.h"
+#include "lockstep/data/loader.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "core/error.h"
-#include "core/memory.h"
-#include "core/text.h"
-#include "tensor/create.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/text.h"
+#include "lockstep/tensor/create.h"
 
 namespace lockstep {
 

@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
-#include "data/dataset.h"
-#include "data/sampler.h"
-#include "tensor/tensor.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/sampler.h"
+#include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/read_corpus.h"
+#include "lockstep/data/read_corpus.h"
 
 #include <algorithm>
 #include <array>
@@ -7,12 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "core/hash.h"
-#include "core/text.h"
-#include "data/bytes.h"
-#include "data/examples.h"
-#include "tokenizer/utf8.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/core/text.h"
+#include "lockstep/data/bytes.h"
+#include "lockstep/data/examples.h"
+#include "lockstep/tokenizer/utf8.h"
 
 namespace lockstep {
 namespace {

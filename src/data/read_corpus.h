@@ -8,10 +8,10 @@
 #include <string>
 #include <string_view>
 
-#include "core/thread_pool.h"
-#include "data/corpus.h"
-#include "data/example_rows.h"
-#include "tokenizer/tokenizer.h"
+#include "lockstep/core/thread_pool.h"
+#include "lockstep/data/corpus.h"
+#include "lockstep/data/example_rows.h"
+#include "lockstep/tokenizer/tokenizer.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/sampler.h"
+#include "lockstep/data/sampler.h"
 
 #include <algorithm>
 #include <bit>
@@ -7,8 +7,8 @@
 #include <random>
 #include <utility>
 
-#include "core/error.h"
-#include "kernels/random.h"
+#include "lockstep/core/error.h"
+#include "lockstep/kernels/random.h"
 
 namespace lockstep {
 

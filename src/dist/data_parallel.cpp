@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/data_parallel.h"
+#include "lockstep/dist/data_parallel.h"
 
 #include <algorithm>
 
-#include "core/error.h"
-#include "core/text.h"
-#include "tensor/autograd.h"
-#include "tensor/create.h"
-#include "tensor/tensor_state.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/tensor/autograd.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/tensor_state.h"
 
 namespace lockstep {
 namespace {

@@ -5,14 +5,14 @@
 #include <memory>
 #include <vector>
 
-#include "comm/world.h"
-#include "core/graph.h"
-#include "data/loader.h"
-#include "dist/distributed_values.h"
-#include "dist/gradient_reducer.h"
-#include "dist/step_summary.h"
-#include "parameters/grad_scaler.h"
-#include "parameters/optimizer.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/graph.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/dist/distributed_values.h"
+#include "lockstep/dist/gradient_reducer.h"
+#include "lockstep/dist/step_summary.h"
+#include "lockstep/parameters/grad_scaler.h"
+#include "lockstep/parameters/optimizer.h"
 
 namespace lockstep {
 

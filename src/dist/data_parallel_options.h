@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "comm/transport.h"
-#include "movement/sharding.h"
+#include "lockstep/comm/transport.h"
+#include "lockstep/movement/sharding.h"
 
 namespace lockstep {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "dist/gradient_reducer.h"
+#include "lockstep/dist/gradient_reducer.h"
 
 namespace lockstep {
 
 template <class Options>
-class Rows;
+class KeyRows;
 
 /// How the ranks of a run work together. --help gives meanings, ranges and units.
 struct DistOptions {
@@ -30,6 +30,6 @@ struct DistOptions {
   }
 };
 
-Rows<DistOptions> dist_rows();
+KeyRows<DistOptions> dist_rows();
 
 }  // namespace lockstep

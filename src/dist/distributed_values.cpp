@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/distributed_values.h"
+#include "lockstep/dist/distributed_values.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "core/error.h"
-#include "core/hash.h"
-#include "core/memory.h"
-#include "kernels/kernel.h"
-#include "tensor/create.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/kernels/kernel.h"
+#include "lockstep/tensor/create.h"
 
 namespace lockstep {
 

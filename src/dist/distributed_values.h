@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/stream.h"
-#include "dist/gradient_reducer.h"
-#include "movement/movement.h"
-#include "movement/sharding.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/dist/gradient_reducer.h"
+#include "lockstep/movement/movement.h"
+#include "lockstep/movement/sharding.h"
 
 namespace lockstep {
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "dist/data_parallel.h"
-#include "tensor/autograd.h"
-#include "tensor/create.h"
+#include "lockstep/dist/data_parallel.h"
+#include "lockstep/tensor/autograd.h"
+#include "lockstep/tensor/create.h"
 
 namespace lockstep {
 namespace {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/gradient_reducer.h"
+#include "lockstep/dist/gradient_reducer.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "core/clock.h"
-#include "core/error.h"
-#include "core/graph.h"
-#include "core/log.h"
-#include "core/text.h"
-#include "kernels/fold.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/graph.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/text.h"
+#include "lockstep/kernels/fold.h"
 
 namespace lockstep {
 namespace {

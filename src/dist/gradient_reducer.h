@@ -8,10 +8,10 @@
 #include <thread>
 #include <vector>
 
-#include "core/stream.h"
-#include "dist/data_parallel_options.h"
-#include "dist/leaf_pool.h"
-#include "movement/movement.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/dist/data_parallel_options.h"
+#include "lockstep/dist/leaf_pool.h"
+#include "lockstep/movement/movement.h"
 
 namespace lockstep {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config/rows.h"
-#include "dist/dist_options.h"
+#include "lockstep/config/rows.h"
+#include "lockstep/dist/dist_options.h"
 
 namespace lockstep {
 
-Rows<DistOptions> dist_rows() {
+KeyRows<DistOptions> dist_rows() {
   using O = DistOptions;
   constexpr auto semantic = KeyClass::semantic, collective = KeyClass::collective;
-  Rows<O> rows("dist", "Ranks");
+  KeyRows<O> rows("dist", "Ranks");
   rows.add(
           "replicas", &O::replicas, semantic, between(0, 1 << 20), "replicas",
           "logical data-parallel workers, each with a batch per step. They fix the bits; the number of ranks "

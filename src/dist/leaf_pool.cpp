@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/leaf_pool.h"
+#include "lockstep/dist/leaf_pool.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "core/error.h"
-#include "core/memory.h"
-#include "kernels/elementwise.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/kernels/elementwise.h"
 
 namespace lockstep::detail {
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "core/stream.h"
-#include "movement/sharding.h"
-#include "tensor/tensor.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/movement/sharding.h"
+#include "lockstep/tensor/tensor.h"
 
 namespace lockstep::detail {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/parameters_hash.h"
+#include "lockstep/dist/parameters_hash.h"
 
 #include <algorithm>
 #include <bit>
 #include <set>
 
-#include "core/hash.h"
-#include "tensor/create.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/tensor/create.h"
 
 namespace lockstep {
 

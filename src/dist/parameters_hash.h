@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "dist/data_parallel.h"
+#include "lockstep/dist/data_parallel.h"
 
 namespace lockstep {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/step_summary.h"
+#include "lockstep/dist/step_summary.h"
 
-#include "kernels/arithmetic.h"
-#include "kernels/elementwise.h"
-#include "kernels/embedding.h"
-#include "tensor/create.h"
+#include "lockstep/kernels/arithmetic.h"
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/kernels/embedding.h"
+#include "lockstep/tensor/create.h"
 
 namespace lockstep {
 namespace {

@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "dist/gradient_reducer.h"
-#include "parameters/gradient_norm.h"
+#include "lockstep/dist/gradient_reducer.h"
+#include "lockstep/parameters/gradient_norm.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "doctor/doctor.h"
+#include "lockstep/doctor/doctor.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,16 +8,16 @@
 #include <set>
 #include <sstream>
 
-#include "comm/local_communicator.h"
-#include "comm/mpi_communicator.h"
-#include "core/error.h"
-#include "core/log.h"
-#include "core/process.h"
-#include "core/text.h"
-#include "core/thread_pool.h"
-#include "core/version.h"
-#include "net/addresses.h"
-#include "net/socket.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/comm/mpi_communicator.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/process.h"
+#include "lockstep/core/text.h"
+#include "lockstep/core/thread_pool.h"
+#include "lockstep/core/version.h"
+#include "lockstep/net/addresses.h"
+#include "lockstep/net/socket.h"
 
 namespace lockstep {
 namespace {

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "comm/world.h"
-#include "job/job.h"
-#include "net/addresses.h"
-#include "train/rank_table.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/job/job.h"
+#include "lockstep/net/addresses.h"
+#include "lockstep/train/rank_table.h"
 
 namespace lockstep {
 

@@ -7,16 +7,16 @@
 #include <sys/timex.h>
 #include <unistd.h>
 
-#include "comm/local_communicator.h"
-#include "comm/nccl_communicator.h"
-#include "core/environment.h"
-#include "core/error.h"
-#include "core/gpu.h"
-#include "core/text.h"
-#include "core/thread_pool.h"
-#include "doctor/doctor.h"
-#include "net/addresses.h"
-#include "net/socket.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/comm/nccl_communicator.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/text.h"
+#include "lockstep/core/thread_pool.h"
+#include "lockstep/doctor/doctor.h"
+#include "lockstep/net/addresses.h"
+#include "lockstep/net/socket.h"
 
 namespace lockstep {
 namespace {

@@ -3,14 +3,14 @@
 #include <iostream>
 #include <regex>
 
-#include "comm/open_mpi.h"
-#include "core/environment.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/process.h"
-#include "core/text.h"
-#include "core/thread_pool.h"
-#include "doctor/doctor.h"
+#include "lockstep/comm/open_mpi.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/process.h"
+#include "lockstep/core/text.h"
+#include "lockstep/core/thread_pool.h"
+#include "lockstep/doctor/doctor.h"
 
 namespace lockstep {
 namespace {

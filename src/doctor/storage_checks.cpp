@@ -5,14 +5,14 @@
 #include <optional>
 #include <unistd.h>
 
-#include "core/clock.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/process.h"
-#include "core/text.h"
-#include "doctor/doctor.h"
-#include "store/object_store.h"
-#include "train/language_task.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/process.h"
+#include "lockstep/core/text.h"
+#include "lockstep/doctor/doctor.h"
+#include "lockstep/store/object_store.h"
+#include "lockstep/train/language_task.h"
 
 namespace lockstep {
 namespace {

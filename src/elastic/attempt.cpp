@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elastic/attempt.h"
+#include "lockstep/elastic/attempt.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,10 +8,10 @@
 #include <unistd.h>
 #include <utility>
 
-#include "comm/heartbeat.h"
-#include "core/error.h"
-#include "core/log.h"
-#include "core/process.h"
+#include "lockstep/comm/heartbeat.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/process.h"
 
 namespace lockstep {
 namespace {

@@ -6,17 +6,17 @@
 #include <memory>
 #include <optional>
 
-#include "core/clock.h"
-#include "core/process.h"
-#include "elastic/launch_options.h"
-#include "elastic/launchers.h"
-#include "elastic/nodes.h"
-#include "elastic/root_cause.h"
-#include "elastic/stop_request.h"
-#include "hosting/host_links.h"
-#include "net/channel.h"
-#include "net/listener.h"
-#include "program/private_folder.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/process.h"
+#include "lockstep/elastic/launch_options.h"
+#include "lockstep/elastic/launchers.h"
+#include "lockstep/elastic/nodes.h"
+#include "lockstep/elastic/root_cause.h"
+#include "lockstep/elastic/stop_request.h"
+#include "lockstep/hosting/host_links.h"
+#include "lockstep/net/channel.h"
+#include "lockstep/net/listener.h"
+#include "lockstep/program/private_folder.h"
 
 namespace lockstep {
 

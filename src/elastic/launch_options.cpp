@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elastic/launch_options.h"
+#include "lockstep/elastic/launch_options.h"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -10,16 +10,16 @@
 #include <limits>
 #include <sstream>
 
-#include "core/environment.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/gpu.h"
-#include "core/log.h"
-#include "core/terminal.h"
-#include "core/text.h"
-#include "core/thread_pool.h"
-#include "core/version.h"
-#include "net/addresses.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/terminal.h"
+#include "lockstep/core/text.h"
+#include "lockstep/core/thread_pool.h"
+#include "lockstep/core/version.h"
+#include "lockstep/net/addresses.h"
 
 namespace lockstep {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "elastic/rank_logs.h"
-#include "hosting/host_messages.h"
-#include "net/secret.h"
+#include "lockstep/elastic/rank_logs.h"
+#include "lockstep/hosting/host_messages.h"
+#include "lockstep/net/secret.h"
 
 namespace lockstep {
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elastic/launchers.h"
+#include "lockstep/elastic/launchers.h"
 
 #include <filesystem>
 #include <unistd.h>
 
-#include "comm/open_mpi.h"
-#include "core/environment.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "net/addresses.h"
+#include "lockstep/comm/open_mpi.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/net/addresses.h"
 
 namespace lockstep {
 namespace {

@@ -7,10 +7,10 @@
 #include <unistd.h>
 #include <vector>
 
-#include "elastic/launch_options.h"
-#include "elastic/nodes.h"
-#include "program/output_relay.h"
-#include "program/private_folder.h"
+#include "lockstep/elastic/launch_options.h"
+#include "lockstep/elastic/nodes.h"
+#include "lockstep/program/output_relay.h"
+#include "lockstep/program/private_folder.h"
 
 namespace lockstep {
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elastic/messages.h"
+#include "lockstep/elastic/messages.h"
 
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <tuple>
 
-#include "core/error.h"
-#include "json/json_members.h"
-#include "net/channel.h"
+#include "lockstep/core/error.h"
+#include "lockstep/json/json_members.h"
+#include "lockstep/net/channel.h"
 
 namespace lockstep {
 

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/flight_recorder.h"
-#include "core/process.h"
-#include "elastic/rank_logs.h"
+#include "lockstep/comm/flight_recorder.h"
+#include "lockstep/core/process.h"
+#include "lockstep/elastic/rank_logs.h"
 
 namespace lockstep {
 

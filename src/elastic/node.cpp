@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elastic/node.h"
+#include "lockstep/elastic/node.h"
 
 #include <cerrno>
 #include <chrono>
@@ -13,15 +13,15 @@
 #include <thread>
 #include <vector>
 
-#include "core/clock.h"
-#include "core/error.h"
-#include "core/log.h"
-#include "core/process.h"
-#include "elastic/launchers.h"
-#include "elastic/messages.h"
-#include "elastic/stop_request.h"
-#include "net/addresses.h"
-#include "net/channel.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/process.h"
+#include "lockstep/elastic/launchers.h"
+#include "lockstep/elastic/messages.h"
+#include "lockstep/elastic/stop_request.h"
+#include "lockstep/net/addresses.h"
+#include "lockstep/net/channel.h"
 
 namespace lockstep {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "core/process.h"
-#include "elastic/launchers.h"
-#include "program/private_folder.h"
+#include "lockstep/core/process.h"
+#include "lockstep/elastic/launchers.h"
+#include "lockstep/program/private_folder.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elastic/nodes.h"
+#include "lockstep/elastic/nodes.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -7,11 +7,11 @@
 #include <sstream>
 #include <thread>
 
-#include "core/environment.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/process.h"
-#include "net/addresses.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/process.h"
+#include "lockstep/net/addresses.h"
 
 namespace lockstep {
 namespace {

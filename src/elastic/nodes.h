@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "core/clock.h"
-#include "elastic/launch_options.h"
-#include "net/secret.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/elastic/launch_options.h"
+#include "lockstep/net/secret.h"
 
 namespace lockstep {
 

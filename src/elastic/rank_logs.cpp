@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elastic/rank_logs.h"
+#include "lockstep/elastic/rank_logs.h"
 
 #include <filesystem>
 #include <sstream>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/log.h"
-#include "core/text.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elastic/rendezvous.h"
+#include "lockstep/elastic/rendezvous.h"
 
 #include <algorithm>
 
-#include "core/clock.h"
-#include "core/descriptor.h"
-#include "core/error.h"
-#include "core/log.h"
-#include "core/process.h"
-#include "elastic/launchers.h"
-#include "net/addresses.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/descriptor.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/process.h"
+#include "lockstep/elastic/launchers.h"
+#include "lockstep/net/addresses.h"
 
 namespace lockstep {
 namespace {

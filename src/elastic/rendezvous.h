@@ -8,12 +8,12 @@
 #include <mutex>
 #include <thread>
 
-#include "core/clock.h"
-#include "elastic/launch_options.h"
-#include "elastic/messages.h"
-#include "elastic/nodes.h"
-#include "net/channel.h"
-#include "net/listener.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/elastic/launch_options.h"
+#include "lockstep/elastic/messages.h"
+#include "lockstep/elastic/nodes.h"
+#include "lockstep/net/channel.h"
+#include "lockstep/net/listener.h"
 
 namespace lockstep {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elastic/root_cause.h"
+#include "lockstep/elastic/root_cause.h"
 
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 

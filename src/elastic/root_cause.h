@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "elastic/messages.h"
+#include "lockstep/elastic/messages.h"
 
 namespace lockstep {
 

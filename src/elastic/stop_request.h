@@ -6,10 +6,10 @@
 #include <poll.h>
 #include <string>
 
-#include "core/clock.h"
-#include "core/error.h"
-#include "core/log.h"
-#include "program/signals.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/program/signals.h"
 
 namespace lockstep {
 

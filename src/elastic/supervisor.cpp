@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elastic/supervisor.h"
+#include "lockstep/elastic/supervisor.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -8,13 +8,13 @@
 #include <filesystem>
 #include <limits>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/log.h"
-#include "core/thread_pool.h"
-#include "elastic/launchers.h"
-#include "elastic/nodes.h"
-#include "net/socket.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/thread_pool.h"
+#include "lockstep/elastic/launchers.h"
+#include "lockstep/elastic/nodes.h"
+#include "lockstep/net/socket.h"
 
 namespace lockstep {
 namespace {

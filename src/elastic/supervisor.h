@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "elastic/attempt.h"
+#include "lockstep/elastic/attempt.h"
 
 namespace lockstep {
 

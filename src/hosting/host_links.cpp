@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hosting/host_links.h"
+#include "lockstep/hosting/host_links.h"
 
 #include <algorithm>
 #include <set>
 #include <sstream>
 #include <utility>
 
-#include "core/error.h"
-#include "core/text.h"
-#include "net/secret.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/net/secret.h"
 
 namespace lockstep {
 namespace {

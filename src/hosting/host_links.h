@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "core/clock.h"
-#include "hosting/host_messages.h"
-#include "net/channel.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/hosting/host_messages.h"
+#include "lockstep/net/channel.h"
 
 namespace lockstep {
 

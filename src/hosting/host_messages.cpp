@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hosting/host_messages.h"
+#include "lockstep/hosting/host_messages.h"
 
 #include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "core/error.h"
-#include "json/json_members.h"
-#include "net/channel.h"
+#include "lockstep/core/error.h"
+#include "lockstep/json/json_members.h"
+#include "lockstep/net/channel.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "huggingface/model_folder.h"
+#include "lockstep/huggingface/model_folder.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -8,15 +8,15 @@
 #include <set>
 #include <utility>
 
-#include "core/error.h"
-#include "core/hash.h"
-#include "core/log.h"
-#include "core/stream.h"
-#include "json/json_field.h"
-#include "snapshot/snapshot_files.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
-#include "tensor/safetensors.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/json/json_field.h"
+#include "lockstep/snapshot/snapshot_files.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
+#include "lockstep/tensor/safetensors.h"
 
 namespace lockstep {
 namespace {

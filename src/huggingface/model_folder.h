@@ -7,10 +7,10 @@
 #include <optional>
 #include <string>
 
-#include "core/dtype.h"
-#include "core/shape.h"
-#include "models/family.h"
-#include "store/object_store.h"
+#include "lockstep/core/dtype.h"
+#include "lockstep/core/shape.h"
+#include "lockstep/models/family.h"
+#include "lockstep/store/object_store.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "huggingface/model_layout.h"
+#include "lockstep/huggingface/model_layout.h"
 
 #include <algorithm>
 #include <array>
@@ -8,13 +8,13 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "core/error.h"
-#include "parameters/parameter_space.h"
-#include "store/object_store.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
-#include "tensor/safetensors.h"
-#include "tokenizer/write_tokenizer_json.h"
+#include "lockstep/core/error.h"
+#include "lockstep/parameters/parameter_space.h"
+#include "lockstep/store/object_store.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
+#include "lockstep/tensor/safetensors.h"
+#include "lockstep/tokenizer/write_tokenizer_json.h"
 
 namespace lockstep {
 namespace {

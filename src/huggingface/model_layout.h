@@ -3,10 +3,10 @@
 
 #include <string>
 
-#include "huggingface/source_model.h"
-#include "nn/language_model.h"
-#include "snapshot/snapshot_files.h"
-#include "tokenizer/tokenizer.h"
+#include "lockstep/huggingface/source_model.h"
+#include "lockstep/nn/language_model.h"
+#include "lockstep/snapshot/snapshot_files.h"
+#include "lockstep/tokenizer/tokenizer.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "huggingface/source_model.h"
+#include "lockstep/huggingface/source_model.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -7,16 +7,16 @@
 #include <utility>
 #include <vector>
 
-#include "config/rows.h"
-#include "core/error.h"
-#include "core/hash.h"
-#include "language/text_options.h"
-#include "parameters/parameter_space.h"
-#include "snapshot/snapshot_store.h"
-#include "store/http.h"
-#include "store/object_store.h"
-#include "tokenizer/char_tokenizer.h"
-#include "tokenizer/load_tokenizer.h"
+#include "lockstep/config/rows.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/language/text_options.h"
+#include "lockstep/parameters/parameter_space.h"
+#include "lockstep/snapshot/snapshot_store.h"
+#include "lockstep/store/http.h"
+#include "lockstep/store/object_store.h"
+#include "lockstep/tokenizer/char_tokenizer.h"
+#include "lockstep/tokenizer/load_tokenizer.h"
 
 namespace lockstep {
 namespace {

@@ -6,14 +6,14 @@
 #include <optional>
 #include <string>
 
-#include "comm/world.h"
-#include "core/dtype.h"
-#include "huggingface/model_folder.h"
-#include "models/family.h"
-#include "nn/language_model.h"
-#include "parameters/placed_tensors.h"
-#include "snapshot/stored_snapshot.h"
-#include "tokenizer/tokenizer.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/dtype.h"
+#include "lockstep/huggingface/model_folder.h"
+#include "lockstep/models/family.h"
+#include "lockstep/nn/language_model.h"
+#include "lockstep/parameters/placed_tensors.h"
+#include "lockstep/snapshot/stored_snapshot.h"
+#include "lockstep/tokenizer/tokenizer.h"
 
 namespace lockstep {
 

@@ -5,13 +5,13 @@
 #include <optional>
 #include <string>
 
-#include "core/stream.h"
-#include "dist/dist_options.h"
-#include "language/text_options.h"
-#include "models/model_options.h"
-#include "nn/layers.h"
-#include "parameters/update_options.h"
-#include "snapshot/snapshot_options.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/dist/dist_options.h"
+#include "lockstep/language/text_options.h"
+#include "lockstep/models/model_options.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/parameters/update_options.h"
+#include "lockstep/snapshot/snapshot_options.h"
 
 namespace lockstep {
 

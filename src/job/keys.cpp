@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "job/keys.h"
+#include "lockstep/job/keys.h"
 
-#include "core/error.h"
-#include "core/memory.h"
-#include "core/text.h"
-#include "kernels/matmul_plans.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/text.h"
+#include "lockstep/kernels/matmul_plans.h"
 
 namespace lockstep {
 namespace {
@@ -30,9 +30,9 @@ constexpr const char* usage =
     "\n"
     "Keys, with type and default. The ten keys marked * matter first.\n";
 
-Rows<LengthOptions> length_rows() {
+KeyRows<LengthOptions> length_rows() {
   using O = LengthOptions;
-  Rows<O> rows("train", "Length and batch");
+  KeyRows<O> rows("train", "Length and batch");
   // A run may be given more steps: its schedule depends on train.decay_steps, not on its length.
   rows.add("steps", &O::steps, collective, at_least(0), "steps", "length of the run; 0: use train.epochs")
       .first()
@@ -45,9 +45,9 @@ Rows<LengthOptions> length_rows() {
   return rows;
 }
 
-Rows<BatchOptions> batch_rows() {
+KeyRows<BatchOptions> batch_rows() {
   using O = BatchOptions;
-  Rows<O> rows("train", "Length and batch");
+  KeyRows<O> rows("train", "Length and batch");
   rows.add("batch_size", &O::batch_size, semantic, at_least(1), "sequences",
            "sequences per replica and step; the global batch is dist.replicas times as large")
       .first()
@@ -58,9 +58,9 @@ Rows<BatchOptions> batch_rows() {
   return rows;
 }
 
-Word<DType> precision_word(DType precision) { return {precision_name(precision), precision}; }
+KeyWord<DType> precision_word(DType precision) { return {precision_name(precision), precision}; }
 
-void add_arithmetic(Rows<ComputeOptions>& rows) {
+void add_arithmetic(KeyRows<ComputeOptions>& rows) {
   using O = ComputeOptions;
   rows.begin("Seed, device and precision");
   rows.add("seed", &O::seed, semantic, at_least(0), "", "seed of initial weights, data order and dropout");
@@ -84,10 +84,10 @@ void add_arithmetic(Rows<ComputeOptions>& rows) {
            "the bits then depend; false: take the first choice of the library");
 }
 
-void add_memory(Rows<ComputeOptions>& rows) {
+void add_memory(KeyRows<ComputeOptions>& rows) {
   using O = ComputeOptions;
   using What = Recompute::What;
-  const Word<Recompute> segments(
+  const KeyWord<Recompute> segments(
       "segments=K",
       [](int64_t count) {
         return Recompute{What::segments, count};
@@ -112,9 +112,9 @@ void add_memory(Rows<ComputeOptions>& rows) {
            "memory limit of a rank, checked by --plan and before the first step; 0: the machine's memory");
 }
 
-Rows<ValidationOptions> validation_rows() {
+KeyRows<ValidationOptions> validation_rows() {
   using O = ValidationOptions;
-  Rows<O> rows("train", "Validation");
+  KeyRows<O> rows("train", "Validation");
   rows.add("eval_every", &O::eval_every, collective, at_least(-1), "steps",
            "steps between validations; 0: only after the last step; -1: never")
       .also_called({"eval", "eval_interval", "eval_steps"});
@@ -128,9 +128,9 @@ Rows<ValidationOptions> validation_rows() {
   return rows;
 }
 
-Rows<LogOptions> log_rows() {
+KeyRows<LogOptions> log_rows() {
   using O = LogOptions;
-  Rows<O> rows("log", "Log");
+  KeyRows<O> rows("log", "Log");
   rows.add_path("dir", &O::dir, local,
                 "folder of the results; empty: runs/<name of the file>, or without a file "
                 "runs/<program>-<model.from>-<dataset>")
@@ -152,7 +152,7 @@ JobKeys make_keys() {
   keys.add(batch_rows(), &Job::batches);
   keys.add(schedule_rows(), &Job::schedule);
   keys.add(optimizer_rows(), &Job::optimizer);
-  Rows<ComputeOptions> compute("train", "");
+  KeyRows<ComputeOptions> compute("train", "");
   add_arithmetic(compute);
   add_memory(compute);
   keys.add(compute, &Job::compute);
@@ -187,7 +187,7 @@ Job JobKeys::job_of(const Settings& settings) const {
 }
 
 Settings JobKeys::settings_of(const Job& job) const {
-  Layer values;
+  SettingLayer values;
   for (size_t k = 0; k < keys_.size(); ++k) values.push_back({keys_[k].name, fields_[k].write(job), ""});
   Settings settings(*this);
   settings.add(values);
@@ -207,7 +207,7 @@ Arguments split_arguments(int argc, const char* const* argv) {
   return split_arguments(argc, argv, {"snapshot.resume", "never"});
 }
 
-std::string job_help(const std::string& program, const Layer& defaults,
+std::string job_help(const std::string& program, const SettingLayer& defaults,
                      const std::vector<std::string>& without) {
   return concat("usage: ", program, usage, key_help(Settings(job_keys(), defaults), without));
 }

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "config/arguments.h"
-#include "config/rows.h"
-#include "job/job.h"
+#include "lockstep/config/arguments.h"
+#include "lockstep/config/rows.h"
+#include "lockstep/job/job.h"
 
 namespace lockstep {
 
@@ -15,9 +15,9 @@ class JobKeys : public KeyTable {
  public:
   /// Adds the rows of a room. `part` is the job's struct of these options.
   template <class Options>
-  void add(const Rows<Options>& rows, Options Job::*part) {
+  void add(const KeyRows<Options>& rows, Options Job::*part) {
     const auto part_of = [part](auto& job) -> auto& { return job.*part; };
-    const Rows<Job> of_job = rows_within<Job>(rows, part_of);
+    const KeyRows<Job> of_job = rows_within<Job>(rows, part_of);
     for (const auto& row : of_job.rows()) {
       keys_.push_back(row.key);
       fields_.push_back(row.field);
@@ -30,7 +30,7 @@ class JobKeys : public KeyTable {
   Settings settings_of(const Job& job) const;
 
  private:
-  std::vector<Rows<Job>::Field> fields_;  ///< in the order of the keys
+  std::vector<KeyRows<Job>::Field> fields_;  ///< in the order of the keys
 };
 
 /// Returns the keys of all rooms, in the order of --help. The first call sets the wording of this process:
@@ -40,8 +40,9 @@ const JobKeys& job_keys();
 /// Splits the arguments of main(). Throws UserError if an option lacks its value.
 Arguments split_arguments(int argc, const char* const* argv);
 
-/// Returns the text of --help for a program with these defaults, which does not use the sections in `without`.
-std::string job_help(const std::string& program, const Layer& defaults = {},
+/// Returns the text of --help for a program with these defaults, which does not use the sections in
+/// `without`.
+std::string job_help(const std::string& program, const SettingLayer& defaults = {},
                      const std::vector<std::string>& without = {});
 
 /// Returns the INI text of a job. Reading it gives the same job, also with another log.dir.

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "job/resolve.h"
+#include "lockstep/job/resolve.h"
 
 #include <algorithm>
 #include <filesystem>
 #include <utility>
 
-#include "core/error.h"
-#include "core/gpu.h"
-#include "core/log.h"
-#include "core/process.h"
-#include "core/text.h"
-#include "core/thread_pool.h"
-#include "core/version.h"
-#include "data/loader.h"
-#include "kernels/processor.h"
-#include "models/family.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/process.h"
+#include "lockstep/core/text.h"
+#include "lockstep/core/thread_pool.h"
+#include "lockstep/core/version.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/kernels/processor.h"
+#include "lockstep/models/family.h"
 
 namespace lockstep {
 namespace {
 
 /// Returns the family and sizes that the last preset in these sources stands for. Throws UserError if they
 /// set another family.
-Layer sizes_of_preset(const std::vector<Layer>& layers) {
+SettingLayer sizes_of_preset(const std::vector<SettingLayer>& layers) {
   std::string chosen, family;
-  for (const Layer& layer : layers)
+  for (const SettingLayer& layer : layers)
     for (const auto& [key, value, origin] : layer) {
       if (key == "model.preset")
         chosen = job_keys().find(key, origin).canonical(value, concat(origin, ": ", key, ": "));
@@ -34,10 +34,10 @@ Layer sizes_of_preset(const std::vector<Layer>& layers) {
   if (preset == presets.end()) return {};
   require(family.empty() || family == preset->family, "model.preset = ", chosen, " is a ", preset->family,
           ", but model.family = ", family, "; leave one of the two keys out");
-  Layer sizes{{"model.family", preset->family},
-              {"model.n_layer", concat(preset->n_layer)},
-              {"model.n_head", concat(preset->n_head)},
-              {"model.n_embd", concat(preset->n_embd)}};
+  SettingLayer sizes{{"model.family", preset->family},
+                     {"model.n_layer", concat(preset->n_layer)},
+                     {"model.n_head", concat(preset->n_head)},
+                     {"model.n_embd", concat(preset->n_embd)}};
   for (const auto& [key, value] : preset->more) sizes.push_back({key, value});
   return sizes;
 }
@@ -90,7 +90,7 @@ void inherit(Settings& settings, const Job& job, const World& world) {
   there = world.communicator().broadcast_text(there, 0);
   if (there.empty()) return;
   std::vector<std::string> values;
-  const Layer inherited =
+  const SettingLayer inherited =
       inherited_values(settings, settings_of_earlier_run(job_keys(), there, "the earlier run"));
   const auto of_family = std::ranges::find(inherited, "model.family", &Setting::key);
   const std::string family = of_family == inherited.end() ? settings["model.family"] : of_family->value;
@@ -174,11 +174,11 @@ void check_schedule(const Job& job, const Settings& settings) {
 
 }  // namespace
 
-Settings load_settings(const Arguments& arguments, const Layer& defaults) {
-  const std::vector<Layer> layers = layers_of(arguments, job_keys());
+Settings load_settings(const Arguments& arguments, const SettingLayer& defaults) {
+  const std::vector<SettingLayer> layers = layers_of(arguments, job_keys());
   Settings settings(job_keys(), defaults);
   settings.add(sizes_of_preset(layers));
-  for (const Layer& layer : layers) settings.add(layer);
+  for (const SettingLayer& layer : layers) settings.add(layer);
   choose_folder(settings, run_name(arguments, settings));
   settings.replace("train.device", name(chosen_device(job_of(settings))));
   return settings;
@@ -235,7 +235,7 @@ Job with_length(const Job& job, const std::shared_ptr<const Dataset>& training, 
   return sized;
 }
 
-Job with_settings(const Job& job, const Layer& changes) {
+Job with_settings(const Job& job, const SettingLayer& changes) {
   Settings settings = job_keys().settings_of(job);
   settings.add(changes);
   Job changed = job_of(settings);

@@ -3,10 +3,10 @@
 
 #include <memory>
 
-#include "comm/world.h"
-#include "data/dataset.h"
-#include "job/keys.h"
-#include "snapshot/found_run.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/job/keys.h"
+#include "lockstep/snapshot/found_run.h"
 
 namespace lockstep {
 
@@ -15,7 +15,7 @@ namespace lockstep {
 
 /// Returns the settings of the command line over those of the file over model.preset over `defaults`. They
 /// fit together, and the folder of the results and the device are chosen.
-Settings load_settings(const Arguments& arguments, const Layer& defaults = {});
+Settings load_settings(const Arguments& arguments, const SettingLayer& defaults = {});
 
 /// Returns the job of these settings, whose values fit together.
 Job job_of(const Settings& settings);
@@ -33,7 +33,7 @@ Job resolve(const Job& job, const World& world);
 Job with_length(const Job& job, const std::shared_ptr<const Dataset>& training, bool has_validation);
 
 /// Returns the job with these settings changed. Its values fit together.
-Job with_settings(const Job& job, const Layer& settings);
+Job with_settings(const Job& job, const SettingLayer& settings);
 
 /// Returns what the folder of a run compares.
 RunRequest request_of(const Job& job, const Artifacts& artifacts = {});

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "json/json_field.h"
+#include "lockstep/json/json_field.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "json/utf8.h"
+#include "lockstep/json/utf8.h"
 
 namespace lockstep {
 namespace {

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "core/text.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "json/json_field.h"
+#include "lockstep/json/json_field.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "json/utf8.h"
+#include "lockstep/json/utf8.h"
 
 namespace lockstep {
 

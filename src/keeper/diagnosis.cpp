@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "keeper/diagnosis.h"
+#include "lockstep/keeper/diagnosis.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/clock.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/process.h"
-#include "core/text.h"
-#include "program/signals.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/process.h"
+#include "lockstep/core/text.h"
+#include "lockstep/program/signals.h"
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <sys/types.h>
 
-#include "comm/memory_limit.h"
+#include "lockstep/comm/memory_limit.h"
 
 namespace lockstep {
 

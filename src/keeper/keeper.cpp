@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "keeper/keeper.h"
+#include "lockstep/keeper/keeper.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -15,20 +15,20 @@
 #include <unistd.h>
 #include <vector>
 
-#include "comm/heartbeat.h"
-#include "core/clock.h"
-#include "core/environment.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/process.h"
-#include "core/text.h"
-#include "elastic/launch_options.h"
-#include "elastic/messages.h"
-#include "keeper/diagnosis.h"
-#include "keeper/rank_stream.h"
-#include "net/channel.h"
-#include "program/private_folder.h"
-#include "program/signals.h"
+#include "lockstep/comm/heartbeat.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/process.h"
+#include "lockstep/core/text.h"
+#include "lockstep/elastic/launch_options.h"
+#include "lockstep/elastic/messages.h"
+#include "lockstep/keeper/diagnosis.h"
+#include "lockstep/keeper/rank_stream.h"
+#include "lockstep/net/channel.h"
+#include "lockstep/program/private_folder.h"
+#include "lockstep/program/signals.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "keeper/rank_stream.h"
+#include "lockstep/keeper/rank_stream.h"
 
 #include <algorithm>
 #include <array>
@@ -14,9 +14,9 @@
 #include <unistd.h>
 #include <utility>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/process.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/process.h"
 
 namespace lockstep {
 namespace {

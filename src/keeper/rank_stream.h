@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "core/descriptor.h"
+#include "lockstep/core/descriptor.h"
 
 namespace lockstep {
 

@@ -4,8 +4,8 @@
 #include <array>
 #include <vector>
 
-#include "kernels/elementary.h"
-#include "kernels/kernel.h"
+#include "lockstep/kernels/elementary.h"
+#include "lockstep/kernels/kernel.h"
 
 namespace lockstep {
 

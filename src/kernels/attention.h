@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/attention_heads.h"
-#include "kernels/kernel.h"
-#include "kernels/random.h"
+#include "lockstep/kernels/attention_heads.h"
+#include "lockstep/kernels/kernel.h"
+#include "lockstep/kernels/random.h"
 
 namespace lockstep {
 

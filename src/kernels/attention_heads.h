@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/view.h"
+#include "lockstep/kernels/view.h"
 
 namespace lockstep {
 

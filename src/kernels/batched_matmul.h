@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/broadcast.h"
-#include "kernels/kernel.h"
+#include "lockstep/kernels/broadcast.h"
+#include "lockstep/kernels/kernel.h"
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "kernels/view.h"
+#include "lockstep/kernels/view.h"
 
 namespace lockstep {
 

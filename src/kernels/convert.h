@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/kernel.h"
+#include "lockstep/kernels/kernel.h"
 
 namespace lockstep {
 

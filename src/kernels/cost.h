@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/adamw.h"
-#include "kernels/arithmetic.h"
-#include "kernels/attention.h"
-#include "kernels/batched_matmul.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/elementwise.h"
-#include "kernels/embedding.h"
-#include "kernels/layer_norm.h"
-#include "kernels/matmul.h"
-#include "kernels/rotary.h"
-#include "kernels/sum.h"
-#include "kernels/swiglu.h"
+#include "lockstep/kernels/adamw.h"
+#include "lockstep/kernels/arithmetic.h"
+#include "lockstep/kernels/attention.h"
+#include "lockstep/kernels/batched_matmul.h"
+#include "lockstep/kernels/cross_entropy.h"
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/kernels/embedding.h"
+#include "lockstep/kernels/layer_norm.h"
+#include "lockstep/kernels/matmul.h"
+#include "lockstep/kernels/rotary.h"
+#include "lockstep/kernels/sum.h"
+#include "lockstep/kernels/swiglu.h"
 
 namespace lockstep {
 

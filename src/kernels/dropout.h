@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/kernel.h"
-#include "kernels/random.h"
+#include "lockstep/kernels/kernel.h"
+#include "lockstep/kernels/random.h"
 
 namespace lockstep {
 

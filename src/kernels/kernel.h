@@ -6,10 +6,10 @@
 #include <functional>
 #include <typeinfo>
 
-#include "core/memory.h"
-#include "core/stream.h"
-#include "kernels/trace.h"
-#include "kernels/view.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/kernels/trace.h"
+#include "lockstep/kernels/view.h"
 
 namespace lockstep {
 

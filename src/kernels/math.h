@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/coefficients.h"
-#include "kernels/elementary.h"
+#include "lockstep/kernels/coefficients.h"
+#include "lockstep/kernels/elementary.h"
 
 // nvcc compiles these functions for kernels too. Every build of the kernels uses log, exp,
 // tanh_near_zero and sine_and_cosine. An exact build uses the others as well.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of matmul_plans.h in a build without CUDA, which has no plans.
-#include "core/error.h"
-#include "kernels/matmul_plans.h"
+#include "lockstep/core/error.h"
+#include "lockstep/kernels/matmul_plans.h"
 
 namespace lockstep {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/peak_flops.h"
+#include "lockstep/kernels/peak_flops.h"
 
 #include <algorithm>
 #include <cstdint>
 
-#include "core/clock.h"
+#include "lockstep/core/clock.h"
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/dtype.h"
+#include "lockstep/core/dtype.h"
 
 namespace lockstep {
 

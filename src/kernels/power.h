@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/arithmetic.h"
+#include "lockstep/kernels/arithmetic.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/processor.h"
+#include "lockstep/kernels/processor.h"
 
 #include <atomic>
 #include <fstream>
@@ -10,8 +10,8 @@
 #include <unistd.h>
 #endif
 
-#include "core/error.h"
-#include "core/version.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/version.h"
 
 namespace lockstep {
 namespace {

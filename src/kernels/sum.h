@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/kernel.h"
+#include "lockstep/kernels/kernel.h"
 
 namespace lockstep {
 

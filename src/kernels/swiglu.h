@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/elementwise.h"
+#include "lockstep/kernels/elementwise.h"
 
 namespace lockstep {
 

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "kernels/kernel.h"
+#include "lockstep/kernels/kernel.h"
 
 namespace lockstep {
 

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 
-#include "core/dtype.h"
-#include "core/shape.h"
+#include "lockstep/core/dtype.h"
+#include "lockstep/core/shape.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "language/download.h"
+#include "lockstep/language/download.h"
 
 #include <cerrno>
 #include <cstring>
@@ -10,12 +10,12 @@
 #include <system_error>
 #include <vector>
 
-#include "core/error.h"
-#include "core/text.h"
-#include "store/http.h"
-#include "store/s3_address.h"
-#include "store/s3_client.h"
-#include "store/sha256.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/store/http.h"
+#include "lockstep/store/s3_address.h"
+#include "lockstep/store/s3_client.h"
+#include "lockstep/store/sha256.h"
 
 namespace lockstep {
 namespace {

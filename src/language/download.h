@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "core/file.h"
+#include "lockstep/core/file.h"
 
 namespace lockstep {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config/rows.h"
-#include "language/text_options.h"
+#include "lockstep/config/rows.h"
+#include "lockstep/language/text_options.h"
 
 namespace lockstep {
 
-Rows<TextOptions> text_rows() {
+KeyRows<TextOptions> text_rows() {
   using O = TextOptions;
   constexpr auto semantic = KeyClass::semantic;
-  Rows<O> rows("data", "Data");
+  KeyRows<O> rows("data", "Data");
   // A run compares the hash of the contents, not this name: the same text may come from another place.
   rows.add_path(
           "dataset", &O::dataset,

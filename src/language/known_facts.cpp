@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "language/known_facts.h"
+#include "lockstep/language/known_facts.h"
 
 #include <algorithm>
 #include <exception>
@@ -12,9 +12,9 @@
 #include <sys/stat.h>
 #include <system_error>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/hash.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/hash.h"
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "data/read_corpus.h"
+#include "lockstep/data/read_corpus.h"
 
 namespace lockstep {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "language/language_data.h"
+#include "lockstep/language/language_data.h"
 
-#include "core/error.h"
-#include "core/log.h"
-#include "core/text.h"
-#include "data/examples.h"
-#include "tokenizer/char_tokenizer.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/text.h"
+#include "lockstep/data/examples.h"
+#include "lockstep/tokenizer/char_tokenizer.h"
 
 namespace lockstep {
 namespace {

@@ -5,10 +5,10 @@
 #include <memory>
 #include <string>
 
-#include "comm/world.h"
-#include "data/dataset.h"
-#include "language/shared_text.h"
-#include "tokenizer/tokenizer.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/language/shared_text.h"
+#include "lockstep/tokenizer/tokenizer.h"
 
 namespace lockstep {
 

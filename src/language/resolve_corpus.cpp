@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "language/resolve_corpus.h"
+#include "lockstep/language/resolve_corpus.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -11,15 +11,15 @@
 #include <system_error>
 #include <vector>
 
-#include "comm/heartbeat.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/log.h"
-#include "core/text.h"
-#include "data/bytes.h"
-#include "language/download.h"
-#include "store/object_store.h"
-#include "store/sha256.h"
+#include "lockstep/comm/heartbeat.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/text.h"
+#include "lockstep/data/bytes.h"
+#include "lockstep/language/download.h"
+#include "lockstep/store/object_store.h"
+#include "lockstep/store/sha256.h"
 
 namespace lockstep {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <variant>
 
-#include "data/corpus.h"
-#include "language/text_options.h"
+#include "lockstep/data/corpus.h"
+#include "lockstep/language/text_options.h"
 
 namespace lockstep {
 

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "language/shared_text.h"
+#include "lockstep/language/shared_text.h"
 
 #include <algorithm>
 #include <optional>
 
-#include "core/error.h"
-#include "core/hash.h"
-#include "core/log.h"
-#include "core/text.h"
-#include "core/thread_pool.h"
-#include "data/chat_template.h"
-#include "data/read_corpus.h"
-#include "language/known_facts.h"
-#include "language/resolve_corpus.h"
-#include "tokenizer/char_tokenizer.h"
-#include "tokenizer/load_tokenizer.h"
-#include "tokenizer/write_tokenizer_json.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/text.h"
+#include "lockstep/core/thread_pool.h"
+#include "lockstep/data/chat_template.h"
+#include "lockstep/data/read_corpus.h"
+#include "lockstep/language/known_facts.h"
+#include "lockstep/language/resolve_corpus.h"
+#include "lockstep/tokenizer/char_tokenizer.h"
+#include "lockstep/tokenizer/load_tokenizer.h"
+#include "lockstep/tokenizer/write_tokenizer_json.h"
 
 namespace lockstep {
 namespace {

@@ -6,10 +6,10 @@
 #include <optional>
 #include <string>
 
-#include "comm/world.h"
-#include "language/text_options.h"
-#include "language/token_file.h"
-#include "tokenizer/tokenizer.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/language/text_options.h"
+#include "lockstep/language/token_file.h"
+#include "lockstep/tokenizer/tokenizer.h"
 
 namespace lockstep {
 

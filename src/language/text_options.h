@@ -8,7 +8,7 @@
 namespace lockstep {
 
 template <class Options>
-class Rows;
+class KeyRows;
 
 /// The data that have a name of their own.
 enum class NamedText { shakespeare, sample, random_tokens };
@@ -53,7 +53,7 @@ inline bool has_validation_text(const TextOptions& text) {
   return path == nullptr || !path->empty();
 }
 
-Rows<TextOptions> text_rows();
+KeyRows<TextOptions> text_rows();
 /// Returns the value of a key of text_rows().
 std::string value_of(const TextOptions& text, const std::string& key);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "language/token_file.h"
+#include "lockstep/language/token_file.h"
 
 #include <algorithm>
 #include <array>
@@ -16,10 +16,10 @@
 #include <system_error>
 #include <utility>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/hash.h"
-#include "core/log.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/core/log.h"
 
 namespace lockstep {
 namespace {

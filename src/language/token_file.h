@@ -5,10 +5,10 @@
 #include <functional>
 #include <string>
 
-#include "comm/world.h"
-#include "data/bytes.h"
-#include "data/examples.h"
-#include "data/read_corpus.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/data/bytes.h"
+#include "lockstep/data/examples.h"
+#include "lockstep/data/read_corpus.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "metrics/metrics.h"
+#include "lockstep/metrics/metrics.h"
 
 #include <algorithm>
 #include <array>
@@ -18,12 +18,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/hash.h"
-#include "core/log.h"
-#include "core/text.h"
-#include "json/json_field.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/text.h"
+#include "lockstep/json/json_field.h"
 
 namespace lockstep {
 namespace {

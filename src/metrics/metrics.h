@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "core/descriptor.h"
-#include "kernels/grad_scale.h"
+#include "lockstep/core/descriptor.h"
+#include "lockstep/kernels/grad_scale.h"
 
 namespace lockstep {
 

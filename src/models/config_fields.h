@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "core/dtype.h"
-#include "json/json_field.h"
-#include "nn/language_model.h"
+#include "lockstep/core/dtype.h"
+#include "lockstep/json/json_field.h"
+#include "lockstep/nn/language_model.h"
 
 namespace lockstep {
 

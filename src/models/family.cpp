@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/family.h"
+#include "lockstep/models/family.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
-#include "core/text.h"
-#include "json/json_field.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/json/json_field.h"
 
 namespace lockstep {
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "core/dtype.h"
-#include "core/shape.h"
-#include "models/model_options.h"
-#include "nn/language_model.h"
+#include "lockstep/core/dtype.h"
+#include "lockstep/core/shape.h"
+#include "lockstep/models/model_options.h"
+#include "lockstep/nn/language_model.h"
 
 namespace lockstep {
 
@@ -47,7 +47,7 @@ class Family {
   virtual std::vector<SizeKey> own_sizes(const ModelOptions& /*options*/) const { return {}; }
   /// Returns the rows of the options that not all families have. ModelOptions::own holds them. Related
   /// families may share rows.
-  virtual Rows<ModelOptions> rows() const = 0;
+  virtual KeyRows<ModelOptions> rows() const = 0;
   /// Throws UserError that names the keys if sizes do not fit together.
   virtual void check(const ModelOptions& options) const;
   /// Returns the channels of an attention head.

@@ -5,18 +5,18 @@
 #include <string>
 #include <utility>
 
-#include "config/rows.h"
-#include "core/error.h"
-#include "models/family.h"
-#include "models/model_options.h"
+#include "lockstep/config/rows.h"
+#include "lockstep/core/error.h"
+#include "lockstep/models/family.h"
+#include "lockstep/models/model_options.h"
 
 namespace lockstep {
 
-Rows<ModelOptions> model_rows() {
+KeyRows<ModelOptions> model_rows() {
   using O = ModelOptions;
   constexpr auto semantic = KeyClass::semantic, collective = KeyClass::collective;
-  Rows<O> rows("model", "Model");
-  Words<std::string> names;
+  KeyRows<O> rows("model", "Model");
+  KeyWords<std::string> names;
   for (const Family* family : families()) names.push_back({family->name(), family->name()});
   rows.add("family", &O::family, names, semantic, "architecture of the model; model.from has its own")
       .also_called({"architecture"});
@@ -27,7 +27,7 @@ Rows<ModelOptions> model_rows() {
       .first()
       .inherited()
       .also_called({"init_from", "model_name_or_path", "pretrained"});
-  Words<std::string> presets;
+  KeyWords<std::string> presets;
   for (const ModelPreset& preset : model_presets()) presets.push_back({preset.name, preset.name});
   presets.push_back({"", ""});
   // The sizes are semantic themselves, so a run does not depend on the name of its preset.
@@ -54,7 +54,7 @@ Rows<ModelOptions> model_rows() {
   rows.add("tie_weights", &O::tie_weights, semantic,
            "the output head shares the weight of the token embedding");
   for (const Family* family : families()) {
-    const Rows<O> own = family->rows();
+    const KeyRows<O> own = family->rows();
     for (const auto& row : own.rows())
       if (std::ranges::none_of(rows.rows(), [&](const auto& has) { return has.key.name == row.key.name; }))
         rows.add(row);
@@ -66,7 +66,7 @@ bool is_of_other_family(const std::string& key, const std::string& family) {
   static const std::map<std::string, std::set<std::string>> families_of_key = [] {
     std::map<std::string, std::set<std::string>> all;
     for (const Family* one : families()) {
-      const Rows<ModelOptions> rows = one->rows();
+      const KeyRows<ModelOptions> rows = one->rows();
       for (const auto& row : rows.rows()) all[row.key.name].insert(one->name());
     }
     return all;
@@ -77,7 +77,7 @@ bool is_of_other_family(const std::string& key, const std::string& family) {
 
 void require_keys_of_family(const ModelOptions& options) {
   for (const Family* family : families()) {
-    const Rows<ModelOptions> rows = family->rows();
+    const KeyRows<ModelOptions> rows = family->rows();
     for (const auto& [key, field] : rows.rows()) {
       if (!is_of_other_family(key.name, options.family)) continue;
       const std::string value = field.write(options);

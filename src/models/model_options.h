@@ -11,7 +11,7 @@
 namespace lockstep {
 
 template <class Options>
-class Rows;
+class KeyRows;
 
 /// The options of a language model. --help gives meanings, ranges and units.
 struct ModelOptions {
@@ -54,7 +54,7 @@ struct ModelPreset {
 
 /// Returns the rows that all families have, then those of each family. A key of several families is one row.
 /// The first row is model.family.
-Rows<ModelOptions> model_rows();
+KeyRows<ModelOptions> model_rows();
 
 /// Returns the sizes of all families that have a name.
 std::vector<ModelPreset> model_presets();

@@ -6,12 +6,12 @@
 #include <numeric>
 #include <utility>
 
-#include "comm/world.h"
-#include "core/error.h"
-#include "core/gpu.h"
-#include "core/stream.h"
-#include "kernels/elementwise.h"
-#include "movement/movement.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/movement/movement.h"
 
 namespace lockstep {
 namespace {

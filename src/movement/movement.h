@@ -5,11 +5,11 @@
 #include <memory>
 #include <vector>
 
-#include "comm/communicator.h"
-#include "movement/reduction_plan.h"
-#include "movement/sharding.h"
-#include "movement/transfer_plan.h"
-#include "tensor/tensor.h"
+#include "lockstep/comm/communicator.h"
+#include "lockstep/movement/reduction_plan.h"
+#include "lockstep/movement/sharding.h"
+#include "lockstep/movement/transfer_plan.h"
+#include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
 

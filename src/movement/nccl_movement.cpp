@@ -3,14 +3,14 @@
 #include <array>
 #include <atomic>
 
-#include "comm/nccl_communicator.h"
-#include "comm/watchdog.h"
-#include "core/gpu.h"
-#include "core/graph.h"
-#include "core/stream.h"
-#include "kernels/elementwise.h"
-#include "kernels/grad_scale.h"
-#include "movement/movement.h"
+#include "lockstep/comm/nccl_communicator.h"
+#include "lockstep/comm/watchdog.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/graph.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/kernels/grad_scale.h"
+#include "lockstep/movement/movement.h"
 
 namespace lockstep {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "movement/reduction_plan.h"
+#include "lockstep/movement/reduction_plan.h"
 
 #include <algorithm>
 
-#include "core/error.h"
-#include "core/text.h"
-#include "kernels/fold.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/kernels/fold.h"
 
 namespace lockstep {
 namespace {

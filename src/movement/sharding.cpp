@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "movement/sharding.h"
+#include "lockstep/movement/sharding.h"
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
-#include "core/error.h"
-#include "core/text.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "movement/transfer_plan.h"
-#include "parameters/parameter_space.h"
+#include "lockstep/movement/transfer_plan.h"
+#include "lockstep/parameters/parameter_space.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "movement/transfer_plan.h"
+#include "lockstep/movement/transfer_plan.h"
 
 #include <algorithm>
 

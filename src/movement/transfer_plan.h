@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "comm/communicator.h"
-#include "parameters/parameter_layout.h"
+#include "lockstep/comm/communicator.h"
+#include "lockstep/parameters/parameter_layout.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/addresses.h"
+#include "lockstep/net/addresses.h"
 
 #include <algorithm>
 #include <arpa/inet.h>
@@ -14,8 +14,8 @@
 #include <netinet/tcp.h>
 #include <sstream>
 
-#include "core/error.h"
-#include "core/text.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/channel.h"
+#include "lockstep/net/channel.h"
 
 #include <algorithm>
 #include <fcntl.h>
@@ -9,8 +9,8 @@
 #include <sys/socket.h>
 #include <thread>
 
-#include "core/clock.h"
-#include "net/addresses.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/net/addresses.h"
 
 namespace lockstep {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "net/secret.h"
-#include "net/socket.h"
+#include "lockstep/net/secret.h"
+#include "lockstep/net/socket.h"
 
 namespace lockstep {
 

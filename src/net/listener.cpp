@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/listener.h"
+#include "lockstep/net/listener.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <sys/epoll.h>
 
-#include "core/log.h"
-#include "net/socket.h"
+#include "lockstep/core/log.h"
+#include "lockstep/net/socket.h"
 
 namespace lockstep {
 namespace {

@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
-#include "core/clock.h"
-#include "net/channel.h"
-#include "net/secret.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/net/channel.h"
+#include "lockstep/net/secret.h"
 
 namespace lockstep {
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/secret.h"
+#include "lockstep/net/secret.h"
 
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "core/descriptor.h"
-#include "core/environment.h"
-#include "core/error.h"
-#include "core/text.h"
+#include "lockstep/core/descriptor.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Refuses to make secrets and proofs in a build without OpenSSL.
-#include "core/error.h"
-#include "net/secret.h"
+#include "lockstep/core/error.h"
+#include "lockstep/net/secret.h"
 
 namespace lockstep {
 namespace {

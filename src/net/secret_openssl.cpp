@@ -4,8 +4,8 @@
 #include <openssl/hmac.h>
 #include <openssl/rand.h>
 
-#include "core/error.h"
-#include "net/secret.h"
+#include "lockstep/core/error.h"
+#include "lockstep/net/secret.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/socket.h"
+#include "lockstep/net/socket.h"
 
 #include <algorithm>
 #include <array>

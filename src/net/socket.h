@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
-#include "core/clock.h"
-#include "core/descriptor.h"
-#include "core/error.h"
-#include "net/addresses.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/descriptor.h"
+#include "lockstep/core/error.h"
+#include "lockstep/net/addresses.h"
 
 namespace lockstep {
 

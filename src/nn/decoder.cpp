@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/decoder.h"
+#include "lockstep/nn/decoder.h"
 
 #include <algorithm>
 #include <functional>
 #include <utility>
 
-#include "tensor/checkpoint.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
+#include "lockstep/tensor/checkpoint.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 namespace {

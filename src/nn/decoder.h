@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "nn/language_model.h"
-#include "nn/layers.h"
+#include "lockstep/nn/language_model.h"
+#include "lockstep/nn/layers.h"
 
 namespace lockstep {
 

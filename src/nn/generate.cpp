@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/generate.h"
+#include "lockstep/nn/generate.h"
 
 #include <algorithm>
 #include <list>
 #include <utility>
 
-#include "core/error.h"
-#include "core/stream.h"
-#include "tensor/create.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/tensor/create.h"
 
 namespace lockstep {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "nn/language_model.h"
+#include "lockstep/nn/language_model.h"
 
 namespace lockstep {
 

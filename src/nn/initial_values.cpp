@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/initial_values.h"
+#include "lockstep/nn/initial_values.h"
 
 #include <cmath>
 
-#include "core/text.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
+#include "lockstep/core/text.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 namespace {

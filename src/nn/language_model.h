@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "nn/layers.h"
-#include "nn/module.h"
-#include "parameters/model_layout.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/nn/module.h"
+#include "lockstep/parameters/model_layout.h"
 
 namespace lockstep {
 

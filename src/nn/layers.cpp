@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/layers.h"
+#include "lockstep/nn/layers.h"
 
 #include <utility>
 
-#include "tensor/checkpoint.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
+#include "lockstep/tensor/checkpoint.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 

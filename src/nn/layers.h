@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "nn/module.h"
-#include "tensor/ops.h"
+#include "lockstep/nn/module.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/module.h"
+#include "lockstep/nn/module.h"
 
 #include <cstdlib>
 #include <cxxabi.h>

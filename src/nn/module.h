@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/random.h"
-#include "nn/initial_values.h"
-#include "tensor/tensor.h"
+#include "lockstep/kernels/random.h"
+#include "lockstep/nn/initial_values.h"
+#include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
 

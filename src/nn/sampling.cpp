@@ -5,10 +5,10 @@
 #include <numeric>
 #include <vector>
 
-#include "core/error.h"
-#include "kernels/elementary.h"
-#include "kernels/random.h"
-#include "nn/generate.h"
+#include "lockstep/core/error.h"
+#include "lockstep/kernels/elementary.h"
+#include "lockstep/kernels/random.h"
+#include "lockstep/nn/generate.h"
 
 namespace lockstep {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parameters/grad_scaler.h"
+#include "lockstep/parameters/grad_scaler.h"
 
 #include <cmath>
 #include <utility>
 
-#include "kernels/arithmetic.h"
-#include "kernels/elementwise.h"
-#include "tensor/autograd.h"
-#include "tensor/create.h"
+#include "lockstep/kernels/arithmetic.h"
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/tensor/autograd.h"
+#include "lockstep/tensor/create.h"
 
 namespace lockstep {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/grad_scale.h"
-#include "parameters/gradient_norm.h"
-#include "parameters/optimizer.h"
+#include "lockstep/kernels/grad_scale.h"
+#include "lockstep/parameters/gradient_norm.h"
+#include "lockstep/parameters/optimizer.h"
 
 namespace lockstep {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parameters/gradient_norm.h"
+#include "lockstep/parameters/gradient_norm.h"
 
 #include <array>
 #include <utility>
 
-#include "tensor/create.h"
+#include "lockstep/tensor/create.h"
 
 namespace lockstep {
 

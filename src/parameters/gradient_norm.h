@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "parameters/parameter_space.h"
+#include "lockstep/parameters/parameter_space.h"
 
 namespace lockstep {
 

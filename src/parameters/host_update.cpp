@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parameters/host_update.h"
+#include "lockstep/parameters/host_update.h"
 
 #include <algorithm>
 
-#include "core/gpu.h"
-#include "core/memory.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/memory.h"
 
 namespace lockstep {
 namespace {

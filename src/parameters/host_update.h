@@ -5,8 +5,8 @@
 #include <functional>
 #include <span>
 
-#include "core/stream.h"
-#include "parameters/parameter_space.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/parameters/parameter_space.h"
 
 namespace lockstep {
 

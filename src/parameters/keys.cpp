@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "config/rows.h"
-#include "parameters/update_options.h"
+#include "lockstep/config/rows.h"
+#include "lockstep/parameters/update_options.h"
 
 namespace lockstep {
 
-Rows<ScheduleOptions> schedule_rows() {
+KeyRows<ScheduleOptions> schedule_rows() {
   using O = ScheduleOptions;
   constexpr auto semantic = KeyClass::semantic;
-  Rows<O> rows("train", "Learning rate");
+  KeyRows<O> rows("train", "Learning rate");
   rows.add("learning_rate", &O::learning_rate, semantic, at_least(0), "",
            "highest learning rate, reached after the warm-up")
       .first()
@@ -32,10 +32,10 @@ Rows<ScheduleOptions> schedule_rows() {
   return rows;
 }
 
-Rows<OptimizerOptions> optimizer_rows() {
+KeyRows<OptimizerOptions> optimizer_rows() {
   using O = OptimizerOptions;
   constexpr auto semantic = KeyClass::semantic;
-  Rows<O> rows("train", "Optimizer");
+  KeyRows<O> rows("train", "Optimizer");
   rows.add("weight_decay", &O::weight_decay, semantic, at_least(0), "",
            "decoupled weight decay (AdamW), of matrices only")
       .also_called({"wd"});

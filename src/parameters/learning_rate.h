@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <functional>
 
-#include "kernels/elementary.h"
-#include "parameters/update_options.h"
+#include "lockstep/kernels/elementary.h"
+#include "lockstep/parameters/update_options.h"
 
 namespace lockstep {
 

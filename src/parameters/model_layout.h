@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "core/shape.h"
+#include "lockstep/core/shape.h"
 
 namespace lockstep {
 

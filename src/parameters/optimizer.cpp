@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parameters/optimizer.h"
+#include "lockstep/parameters/optimizer.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
-#include "core/graph.h"
-#include "kernels/adamw.h"
-#include "kernels/convert.h"
-#include "kernels/elementwise.h"
-#include "kernels/grad_scale.h"
-#include "kernels/sgd.h"
-#include "tensor/create.h"
+#include "lockstep/core/graph.h"
+#include "lockstep/kernels/adamw.h"
+#include "lockstep/kernels/convert.h"
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/kernels/grad_scale.h"
+#include "lockstep/kernels/sgd.h"
+#include "lockstep/tensor/create.h"
 
 namespace lockstep {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "parameters/host_update.h"
-#include "parameters/parameter_space.h"
+#include "lockstep/parameters/host_update.h"
+#include "lockstep/parameters/parameter_space.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parameters/parameter_layout.h"
+#include "lockstep/parameters/parameter_layout.h"
 
 #include <algorithm>
 #include <iterator>
@@ -7,8 +7,8 @@
 #include <numeric>
 #include <utility>
 
-#include "tensor/create.h"
-#include "tensor/tensor_state.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/tensor_state.h"
 
 namespace lockstep {
 namespace {

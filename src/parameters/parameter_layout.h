@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/sum.h"
-#include "tensor/parameter_memory.h"
-#include "tensor/tensor.h"
+#include "lockstep/kernels/sum.h"
+#include "lockstep/tensor/parameter_memory.h"
+#include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
 

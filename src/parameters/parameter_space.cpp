@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parameters/parameter_space.h"
+#include "lockstep/parameters/parameter_space.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "kernels/convert.h"
-#include "tensor/create.h"
-#include "tensor/tensor_state.h"
+#include "lockstep/kernels/convert.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/tensor_state.h"
 
 namespace lockstep {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "parameters/parameter_layout.h"
+#include "lockstep/parameters/parameter_layout.h"
 
 namespace lockstep {
 

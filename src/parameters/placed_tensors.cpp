@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parameters/placed_tensors.h"
+#include "lockstep/parameters/placed_tensors.h"
 
-#include "core/memory.h"
+#include "lockstep/core/memory.h"
 
 namespace lockstep {
 

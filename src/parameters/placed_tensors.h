@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "parameters/optimizer.h"
-#include "parameters/parameter_space.h"
+#include "lockstep/parameters/optimizer.h"
+#include "lockstep/parameters/parameter_space.h"
 
 namespace lockstep {
 

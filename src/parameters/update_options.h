@@ -7,7 +7,7 @@
 namespace lockstep {
 
 template <class Options>
-class Rows;
+class KeyRows;
 
 enum class Schedule { cosine, wsd, constant };
 
@@ -31,7 +31,7 @@ struct OptimizerOptions {
   double grad_clip = 1.0;
 };
 
-Rows<ScheduleOptions> schedule_rows();
-Rows<OptimizerOptions> optimizer_rows();
+KeyRows<ScheduleOptions> schedule_rows();
+KeyRows<OptimizerOptions> optimizer_rows();
 
 }  // namespace lockstep

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/memory_advice.h"
+#include "lockstep/plan/memory_advice.h"
 
 #include <algorithm>
 #include <memory>
 
-#include "core/error.h"
-#include "core/text.h"
-#include "job/keys.h"
-#include "job/resolve.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/job/keys.h"
+#include "lockstep/job/resolve.h"
 
 namespace lockstep {
 namespace {
@@ -32,7 +32,7 @@ bool can_be_sharded(const Job& job, int ranks) {
 
 /// Returns the changed configuration; nothing if it would be refused or the last change has no effect.
 std::optional<Job> with(const Job& job, const std::vector<MemoryChange>& changes, int ranks) {
-  Layer settings;
+  SettingLayer settings;
   for (const MemoryChange& change : changes) {
     const size_t equals = change.setting.find('=');
     settings.push_back({change.setting.substr(0, equals), change.setting.substr(equals + 1), "a plan"});

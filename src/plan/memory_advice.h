@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/world.h"
-#include "plan/memory_plan.h"
-#include "train/language_task.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/plan/memory_plan.h"
+#include "lockstep/train/language_task.h"
 
 namespace lockstep {
 

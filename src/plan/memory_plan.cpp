@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/memory_plan.h"
+#include "lockstep/plan/memory_plan.h"
 
 #include <algorithm>
 #include <array>
@@ -8,9 +8,9 @@
 #include <sys/resource.h>
 #include <utility>
 
-#include "models/family.h"
-#include "movement/reduction_plan.h"
-#include "movement/sharding.h"
+#include "lockstep/models/family.h"
+#include "lockstep/movement/reduction_plan.h"
+#include "lockstep/movement/sharding.h"
 
 namespace lockstep {
 namespace {

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "comm/memory_limit.h"
-#include "comm/world.h"
-#include "core/dry_run.h"
-#include "core/memory.h"
-#include "job/job.h"
-#include "train/task.h"
+#include "lockstep/comm/memory_limit.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/dry_run.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/job/job.h"
+#include "lockstep/train/task.h"
 
 namespace lockstep {
 

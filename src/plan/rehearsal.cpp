@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "comm/local_communicator.h"
-#include "data/sampler.h"
-#include "kernels/elementary.h"
-#include "movement/movement.h"
-#include "plan/memory_plan.h"
-#include "tensor/autograd.h"
-#include "tensor/create.h"
-#include "train/step_runner.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/data/sampler.h"
+#include "lockstep/kernels/elementary.h"
+#include "lockstep/movement/movement.h"
+#include "lockstep/plan/memory_plan.h"
+#include "lockstep/tensor/autograd.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/train/step_runner.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pmix/host.h"
+#include "lockstep/pmix/host.h"
 
 #include <csignal>
 #include <cstdlib>
@@ -12,18 +12,18 @@
 #include <utility>
 #include <vector>
 
-#include "comm/open_mpi.h"
-#include "core/clock.h"
-#include "core/descriptor.h"
-#include "core/environment.h"
-#include "core/error.h"
-#include "core/process.h"
-#include "core/text.h"
-#include "core/thread_pool.h"
-#include "hosting/host_messages.h"
-#include "net/channel.h"
-#include "pmix/pmix_server.h"
-#include "program/signals.h"
+#include "lockstep/comm/open_mpi.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/descriptor.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/process.h"
+#include "lockstep/core/text.h"
+#include "lockstep/core/thread_pool.h"
+#include "lockstep/hosting/host_messages.h"
+#include "lockstep/net/channel.h"
+#include "lockstep/pmix/pmix_server.h"
+#include "lockstep/program/signals.h"
 
 namespace lockstep {
 namespace {

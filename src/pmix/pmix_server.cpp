@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pmix/pmix_server.h"
+#include "lockstep/pmix/pmix_server.h"
 
 #include <cstdint>
 #include <cstdlib>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "hosting/host_messages.h"
+#include "lockstep/hosting/host_messages.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pmix/port_guard.h"
+#include "lockstep/pmix/port_guard.h"
 
 #include <array>
 #include <cerrno>
@@ -13,9 +13,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "core/descriptor.h"
-#include "core/text.h"
-#include "net/addresses.h"
+#include "lockstep/core/descriptor.h"
+#include "lockstep/core/text.h"
+#include "lockstep/net/addresses.h"
 
 namespace lockstep {
 namespace {

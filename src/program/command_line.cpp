@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "program/command_line.h"
+#include "lockstep/program/command_line.h"
 
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <type_traits>
 #include <utility>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/terminal.h"
-#include "core/text.h"
-#include "core/version.h"
-#include "program/program.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/terminal.h"
+#include "lockstep/core/text.h"
+#include "lockstep/core/version.h"
+#include "lockstep/program/program.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "program/output_relay.h"
+#include "lockstep/program/output_relay.h"
 
 #include <algorithm>
 #include <array>

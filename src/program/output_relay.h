@@ -6,9 +6,9 @@
 #include <string_view>
 #include <thread>
 
-#include "core/clock.h"
-#include "core/descriptor.h"
-#include "core/process.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/descriptor.h"
+#include "lockstep/core/process.h"
 
 namespace lockstep {
 

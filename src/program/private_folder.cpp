@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "program/private_folder.h"
+#include "lockstep/program/private_folder.h"
 
 #include <cerrno>
 #include <cstdlib>
@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/process.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/process.h"
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/descriptor.h"
+#include "lockstep/core/descriptor.h"
 
 namespace lockstep {
 

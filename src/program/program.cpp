@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "program/program.h"
+#include "lockstep/program/program.h"
 
 #include <cerrno>
 #include <csignal>
@@ -13,10 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/log.h"
-#include "program/signals.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/log.h"
+#include "lockstep/program/signals.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "program/signals.h"
+#include "lockstep/program/signals.h"
 
 #include <algorithm>
 #include <atomic>
@@ -16,8 +16,8 @@
 #include <thread>
 #include <unistd.h>
 
-#include "core/clock.h"
-#include "core/error.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {

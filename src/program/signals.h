@@ -5,8 +5,8 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "core/descriptor.h"
-#include "core/error.h"
+#include "lockstep/core/descriptor.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "snapshot/found_run.h"
+#include "lockstep/snapshot/found_run.h"
 
 #include <fcntl.h>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
-#include "comm/heartbeat.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/hash.h"
-#include "core/log.h"
-#include "metrics/metrics.h"
-#include "snapshot/snapshot_store.h"
+#include "lockstep/comm/heartbeat.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/core/log.h"
+#include "lockstep/metrics/metrics.h"
+#include "lockstep/snapshot/snapshot_store.h"
 
 namespace lockstep {
 namespace {

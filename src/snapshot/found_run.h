@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "config/settings.h"
-#include "snapshot/snapshot_options.h"
-#include "snapshot/stored_snapshot.h"
+#include "lockstep/config/settings.h"
+#include "lockstep/snapshot/snapshot_options.h"
+#include "lockstep/snapshot/stored_snapshot.h"
 
 namespace lockstep {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
 
-#include "config/rows.h"
-#include "snapshot/snapshot_options.h"
+#include "lockstep/config/rows.h"
+#include "lockstep/snapshot/snapshot_options.h"
 
 namespace lockstep {
 
@@ -17,10 +17,10 @@ std::string place_of_snapshots(const std::string& ini, const std::string& name,
   return place_of_snapshots(snapshot_rows().in_ini(ini, name), log_folder);
 }
 
-Rows<SnapshotOptions> snapshot_rows() {
+KeyRows<SnapshotOptions> snapshot_rows() {
   using O = SnapshotOptions;
   constexpr auto collective = KeyClass::collective;
-  Rows<O> rows("snapshot", "Snapshots");
+  KeyRows<O> rows("snapshot", "Snapshots");
   // A folder named auto or none is written ./auto or ./none.
   rows.add_path(
           "path", &O::path,

@@ -4,9 +4,9 @@
 #include <map>
 #include <optional>
 
-#include "core/error.h"
-#include "snapshot/snapshot_files.h"
-#include "snapshot/stored_snapshot.h"
+#include "lockstep/core/error.h"
+#include "lockstep/snapshot/snapshot_files.h"
+#include "lockstep/snapshot/stored_snapshot.h"
 
 namespace lockstep {
 namespace {

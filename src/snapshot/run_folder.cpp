@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "snapshot/run_folder.h"
+#include "lockstep/snapshot/run_folder.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -7,14 +7,14 @@
 #include <system_error>
 #include <utility>
 
-#include "comm/heartbeat.h"
-#include "core/error.h"
-#include "core/log.h"
-#include "core/text.h"
-#include "snapshot/snapshot_store.h"
-#include "store/object_store.h"
-#include "store/owner.h"
-#include "store/s3_address.h"
+#include "lockstep/comm/heartbeat.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/text.h"
+#include "lockstep/snapshot/snapshot_store.h"
+#include "lockstep/store/object_store.h"
+#include "lockstep/store/owner.h"
+#include "lockstep/store/s3_address.h"
 
 namespace lockstep {
 namespace {

@@ -6,11 +6,11 @@
 #include <optional>
 #include <string>
 
-#include "comm/world.h"
-#include "snapshot/found_run.h"
-#include "snapshot/stored_snapshot.h"
-#include "store/bucket_lease.h"
-#include "store/owner.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/snapshot/found_run.h"
+#include "lockstep/snapshot/stored_snapshot.h"
+#include "lockstep/store/bucket_lease.h"
+#include "lockstep/store/owner.h"
 
 namespace lockstep {
 

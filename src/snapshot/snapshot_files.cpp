@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "snapshot/snapshot_files.h"
+#include "lockstep/snapshot/snapshot_files.h"
 
 #include <algorithm>
 #include <memory>
@@ -7,10 +7,10 @@
 #include <set>
 #include <utility>
 
-#include "core/error.h"
-#include "core/memory.h"
-#include "core/text.h"
-#include "tensor/safetensors.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/text.h"
+#include "lockstep/tensor/safetensors.h"
 
 namespace lockstep {
 namespace {

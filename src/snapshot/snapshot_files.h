@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "comm/world.h"
-#include "parameters/model_layout.h"
-#include "parameters/placed_tensors.h"
-#include "snapshot/tensor_sums.h"
-#include "store/object_store.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/parameters/model_layout.h"
+#include "lockstep/parameters/placed_tensors.h"
+#include "lockstep/snapshot/tensor_sums.h"
+#include "lockstep/store/object_store.h"
 
 namespace lockstep {
 

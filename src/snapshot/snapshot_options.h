@@ -8,7 +8,7 @@
 namespace lockstep {
 
 template <class Options>
-class Rows;
+class KeyRows;
 
 /// A place for snapshots without an address.
 enum class NamedPlace { in_log_folder, none };
@@ -26,7 +26,7 @@ struct SnapshotOptions {
   double wait_minutes = 0.0;
 };
 
-Rows<SnapshotOptions> snapshot_rows();
+KeyRows<SnapshotOptions> snapshot_rows();
 
 /// Returns the folder or bucket of the snapshots of a run in `log_folder`; empty: there are none.
 std::string place_of_snapshots(const SnapshotOptions& options, const std::string& log_folder);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "snapshot/snapshot_store.h"
+#include "lockstep/snapshot/snapshot_store.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,13 +7,13 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/log.h"
-#include "core/process.h"
-#include "core/text.h"
-#include "json/json_field.h"
-#include "snapshot/snapshot_options.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/process.h"
+#include "lockstep/core/text.h"
+#include "lockstep/json/json_field.h"
+#include "lockstep/snapshot/snapshot_options.h"
 
 namespace lockstep {
 namespace {

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "comm/world.h"
-#include "snapshot/snapshot_files.h"
-#include "snapshot/stored_snapshot.h"
-#include "store/object_store.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/snapshot/snapshot_files.h"
+#include "lockstep/snapshot/stored_snapshot.h"
+#include "lockstep/store/object_store.h"
 
 namespace lockstep {
 

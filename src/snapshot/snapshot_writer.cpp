@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "snapshot/snapshot_writer.h"
+#include "lockstep/snapshot/snapshot_writer.h"
 
 #include <algorithm>
 #include <chrono>
 #include <limits>
 
-#include "comm/heartbeat.h"
-#include "core/error.h"
-#include "core/log.h"
-#include "core/memory.h"
+#include "lockstep/comm/heartbeat.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/memory.h"
 
 namespace lockstep {
 namespace {

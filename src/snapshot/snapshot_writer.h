@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/world.h"
-#include "core/clock.h"
-#include "snapshot/snapshot_store.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/snapshot/snapshot_store.h"
 
 namespace lockstep {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "snapshot/stored_snapshot.h"
+#include "lockstep/snapshot/stored_snapshot.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
-#include "core/hash.h"
-#include "json/json_field.h"
-#include "tensor/safetensors.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/json/json_field.h"
+#include "lockstep/tensor/safetensors.h"
 
 namespace lockstep {
 namespace {

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "comm/world.h"
-#include "kernels/grad_scale.h"
-#include "parameters/placed_tensors.h"
-#include "snapshot/snapshot_files.h"
-#include "store/object_store.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/kernels/grad_scale.h"
+#include "lockstep/parameters/placed_tensors.h"
+#include "lockstep/snapshot/snapshot_files.h"
+#include "lockstep/store/object_store.h"
 
 namespace lockstep {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "snapshot/tensor_sums.h"
+#include "lockstep/snapshot/tensor_sums.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "core/hash.h"
-#include "parameters/parameter_space.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/parameters/parameter_space.h"
 
 namespace lockstep {
 

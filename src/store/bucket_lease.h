@@ -8,10 +8,10 @@
 #include <string>
 #include <thread>
 
-#include "core/clock.h"
-#include "store/owner.h"
-#include "store/s3_address.h"
-#include "store/s3_client.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/store/owner.h"
+#include "lockstep/store/s3_address.h"
+#include "lockstep/store/s3_client.h"
 
 namespace lockstep {
 

@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/clock.h"
-#include "core/error.h"
-#include "core/log.h"
-#include "core/text.h"
-#include "program/signals.h"
-#include "store/bucket_lease.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/text.h"
+#include "lockstep/program/signals.h"
+#include "lockstep/store/bucket_lease.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/credentials.h"
+#include "lockstep/store/credentials.h"
 
 #include <algorithm>
 #include <array>
@@ -9,12 +9,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "core/environment.h"
-#include "core/error.h"
-#include "core/text.h"
-#include "json/json_field.h"
-#include "store/http.h"
-#include "store/sha256.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/json/json_field.h"
+#include "lockstep/store/http.h"
+#include "lockstep/store/sha256.h"
 
 namespace lockstep {
 namespace {

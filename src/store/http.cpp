@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/http.h"
+#include "lockstep/store/http.h"
 
 #include <chrono>
 #include <optional>
 
-#include "core/error.h"
-#include "core/log.h"
-#include "core/text.h"
-#include "program/signals.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/text.h"
+#include "lockstep/program/signals.h"
 
 namespace lockstep {
 namespace {

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include "core/clock.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "store/object_store.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/store/object_store.h"
 
 namespace lockstep {
 

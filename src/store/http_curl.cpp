@@ -8,10 +8,10 @@
 #include <iterator>
 #include <new>
 
-#include "core/clock.h"
-#include "core/error.h"
-#include "core/text.h"
-#include "store/http.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/store/http.h"
 
 namespace lockstep {
 namespace {

@@ -2,8 +2,8 @@
 // Refuses every request in a build without libcurl.
 #include <string>
 
-#include "core/error.h"
-#include "store/http.h"
+#include "lockstep/core/error.h"
+#include "lockstep/store/http.h"
 
 namespace lockstep {
 namespace {

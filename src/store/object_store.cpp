@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/object_store.h"
+#include "lockstep/store/object_store.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -9,12 +9,12 @@
 #include <filesystem>
 #include <unistd.h>
 
-#include "core/descriptor.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/process.h"
-#include "store/s3_address.h"
-#include "store/s3_client.h"
+#include "lockstep/core/descriptor.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/process.h"
+#include "lockstep/store/s3_address.h"
+#include "lockstep/store/s3_client.h"
 
 namespace lockstep {
 namespace {

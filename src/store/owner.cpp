@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/owner.h"
+#include "lockstep/store/owner.h"
 
 #include <algorithm>
 #include <array>
@@ -19,15 +19,15 @@
 #include <tuple>
 #include <unistd.h>
 
-#include "core/clock.h"
-#include "core/environment.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/log.h"
-#include "core/process.h"
-#include "core/text.h"
-#include "json/json_members.h"
-#include "program/signals.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/process.h"
+#include "lockstep/core/text.h"
+#include "lockstep/json/json_members.h"
+#include "lockstep/program/signals.h"
 
 namespace lockstep {
 

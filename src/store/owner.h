@@ -10,8 +10,8 @@
 #include <string_view>
 #include <thread>
 
-#include "core/descriptor.h"
-#include "core/error.h"
+#include "lockstep/core/descriptor.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 

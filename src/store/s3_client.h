@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "core/file.h"
-#include "store/credentials.h"
-#include "store/http.h"
-#include "store/object_store.h"
-#include "store/s3_address.h"
+#include "lockstep/core/file.h"
+#include "lockstep/store/credentials.h"
+#include "lockstep/store/http.h"
+#include "lockstep/store/object_store.h"
+#include "lockstep/store/s3_address.h"
 
 namespace lockstep {
 

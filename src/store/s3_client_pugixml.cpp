@@ -3,13 +3,13 @@
 #include <ctime>
 #include <pugixml.hpp>
 
-#include "core/environment.h"
-#include "core/error.h"
-#include "core/text.h"
-#include "store/credentials.h"
-#include "store/s3_address.h"
-#include "store/s3_client.h"
-#include "store/sha256.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/store/credentials.h"
+#include "lockstep/store/s3_address.h"
+#include "lockstep/store/s3_client.h"
+#include "lockstep/store/sha256.h"
 
 namespace lockstep {
 namespace {

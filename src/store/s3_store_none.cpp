@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Refuses every address in a build without pugixml.
-#include "core/error.h"
-#include "store/bucket_lease.h"
-#include "store/s3_client.h"
+#include "lockstep/core/error.h"
+#include "lockstep/store/bucket_lease.h"
+#include "lockstep/store/s3_client.h"
 
 namespace lockstep {
 namespace {

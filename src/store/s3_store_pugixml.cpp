@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "store/http.h"
-#include "store/s3_client.h"
+#include "lockstep/core/error.h"
+#include "lockstep/store/http.h"
+#include "lockstep/store/s3_client.h"
 
 namespace lockstep {
 namespace {

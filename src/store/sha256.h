@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "store/object_store.h"
+#include "lockstep/store/object_store.h"
 
 namespace lockstep {
 

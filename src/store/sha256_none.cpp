@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Refuses to compute a checksum in a build without OpenSSL.
-#include "core/error.h"
-#include "store/sha256.h"
+#include "lockstep/core/error.h"
+#include "lockstep/store/sha256.h"
 
 namespace lockstep {
 namespace {

@@ -4,9 +4,9 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 
-#include "core/error.h"
-#include "core/text.h"
-#include "store/sha256.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/store/sha256.h"
 
 namespace lockstep {
 

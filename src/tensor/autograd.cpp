@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor/autograd.h"
+#include "lockstep/tensor/autograd.h"
 
 #include <algorithm>
 #include <atomic>
@@ -7,10 +7,10 @@
 #include <unordered_set>
 #include <utility>
 
-#include "kernels/arithmetic.h"
-#include "kernels/elementwise.h"
-#include "tensor/create.h"
-#include "tensor/tensor_state.h"
+#include "lockstep/kernels/arithmetic.h"
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/tensor_state.h"
 
 namespace lockstep {
 namespace {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "tensor/operation_scope.h"
-#include "tensor/tensor.h"
+#include "lockstep/tensor/operation_scope.h"
+#include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor/checkpoint.h"
+#include "lockstep/tensor/checkpoint.h"
 
 #include <algorithm>
 
-#include "tensor/tensor_state.h"
+#include "lockstep/tensor/tensor_state.h"
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "tensor/tensor.h"
+#include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor/create.h"
+#include "lockstep/tensor/create.h"
 
-#include "kernels/convert.h"
-#include "kernels/elementwise.h"
-#include "kernels/random_fill.h"
+#include "lockstep/kernels/convert.h"
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/kernels/random_fill.h"
 
 namespace lockstep {
 

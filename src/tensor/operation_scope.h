@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 

@@ -3,7 +3,7 @@
 
 #include <type_traits>
 
-#include "tensor/ops.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 

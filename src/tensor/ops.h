@@ -3,11 +3,11 @@
 
 #include <vector>
 
-#include "kernels/attention_heads.h"
-#include "kernels/gelu.h"
-#include "kernels/random.h"
-#include "tensor/autograd.h"
-#include "tensor/tensor.h"
+#include "lockstep/kernels/attention_heads.h"
+#include "lockstep/kernels/gelu.h"
+#include "lockstep/kernels/random.h"
+#include "lockstep/tensor/autograd.h"
+#include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/dtype.h"
+#include "lockstep/core/dtype.h"
 
 namespace lockstep {
 

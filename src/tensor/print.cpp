@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor/print.h"
+#include "lockstep/tensor/print.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor/create.h"
+#include "lockstep/tensor/create.h"
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <iosfwd>
 
-#include "tensor/tensor.h"
+#include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor/safetensors.h"
+#include "lockstep/tensor/safetensors.h"
 
 #include <algorithm>
 #include <array>
@@ -12,9 +12,9 @@
 #include <string_view>
 #include <utility>
 
-#include "core/text.h"
-#include "json/json_field.h"
-#include "tensor/create.h"
+#include "lockstep/core/text.h"
+#include "lockstep/json/json_field.h"
+#include "lockstep/tensor/create.h"
 
 namespace lockstep {
 namespace {

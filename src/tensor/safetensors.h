@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tensor/tensor.h"
+#include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor/tensor.h"
+#include "lockstep/tensor/tensor.h"
 
 #include <new>
 #include <utility>
 #include <vector>
 
-#include "core/text.h"
-#include "tensor/create.h"
-#include "tensor/tensor_state.h"
+#include "lockstep/core/text.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/tensor_state.h"
 
 namespace lockstep {
 

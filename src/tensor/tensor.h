@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "core/memory.h"
-#include "kernels/view.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/kernels/view.h"
 
 namespace lockstep {
 

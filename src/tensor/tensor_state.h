@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
-#include "tensor/autograd.h"
-#include "tensor/parameter_memory.h"
+#include "lockstep/tensor/autograd.h"
+#include "lockstep/tensor/parameter_memory.h"
 
 namespace lockstep {
 

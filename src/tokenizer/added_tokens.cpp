@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/added_tokens.h"
+#include "lockstep/tokenizer/added_tokens.h"
 
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {

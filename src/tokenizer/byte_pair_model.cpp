@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/byte_pair_model.h"
+#include "lockstep/tokenizer/byte_pair_model.h"
 
 #include <algorithm>
 #include <array>
@@ -7,10 +7,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "core/error.h"
-#include "tokenizer/tokenizer_json.h"
-#include "tokenizer/utf8.h"
-#include "unicode/normalization.h"
+#include "lockstep/core/error.h"
+#include "lockstep/tokenizer/tokenizer_json.h"
+#include "lockstep/tokenizer/utf8.h"
+#include "lockstep/unicode/normalization.h"
 
 namespace lockstep {
 namespace {

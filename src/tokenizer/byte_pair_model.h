@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "tokenizer/added_tokens.h"
-#include "tokenizer/merge_table.h"
-#include "tokenizer/splitter.h"
+#include "lockstep/tokenizer/added_tokens.h"
+#include "lockstep/tokenizer/merge_table.h"
+#include "lockstep/tokenizer/splitter.h"
 
 namespace lockstep {
 

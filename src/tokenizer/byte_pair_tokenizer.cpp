@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/byte_pair_tokenizer.h"
+#include "lockstep/tokenizer/byte_pair_tokenizer.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <deque>
 
-#include "core/error.h"
-#include "core/text.h"
-#include "tokenizer/utf8.h"
-#include "tokenizer/write_tokenizer_json.h"
-#include "unicode/normalization.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/tokenizer/utf8.h"
+#include "lockstep/tokenizer/write_tokenizer_json.h"
+#include "lockstep/unicode/normalization.h"
 
 namespace lockstep {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <array>
 
-#include "tokenizer/byte_pair_model.h"
-#include "tokenizer/tokenizer.h"
+#include "lockstep/tokenizer/byte_pair_model.h"
+#include "lockstep/tokenizer/tokenizer.h"
 
 namespace lockstep {
 

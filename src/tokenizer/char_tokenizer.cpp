@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/char_tokenizer.h"
+#include "lockstep/tokenizer/char_tokenizer.h"
 
 #include <algorithm>
 
-#include "core/error.h"
-#include "core/text.h"
-#include "tokenizer/utf8.h"
-#include "tokenizer/write_tokenizer_json.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/tokenizer/utf8.h"
+#include "lockstep/tokenizer/write_tokenizer_json.h"
 
 namespace lockstep {
 namespace {

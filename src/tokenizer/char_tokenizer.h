@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "tokenizer/tokenizer.h"
+#include "lockstep/tokenizer/tokenizer.h"
 
 namespace lockstep {
 

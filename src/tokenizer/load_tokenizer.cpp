@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/load_tokenizer.h"
+#include "lockstep/tokenizer/load_tokenizer.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -7,14 +7,14 @@
 #include <system_error>
 #include <utility>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/text.h"
-#include "tokenizer/byte_pair_tokenizer.h"
-#include "tokenizer/char_tokenizer.h"
-#include "tokenizer/tiktoken_file.h"
-#include "tokenizer/tokenizer_json.h"
-#include "tokenizer/utf8.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/text.h"
+#include "lockstep/tokenizer/byte_pair_tokenizer.h"
+#include "lockstep/tokenizer/char_tokenizer.h"
+#include "lockstep/tokenizer/tiktoken_file.h"
+#include "lockstep/tokenizer/tokenizer_json.h"
+#include "lockstep/tokenizer/utf8.h"
 
 namespace lockstep {
 namespace {

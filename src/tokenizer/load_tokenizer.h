@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "tokenizer/tokenizer.h"
+#include "lockstep/tokenizer/tokenizer.h"
 
 namespace lockstep {
 

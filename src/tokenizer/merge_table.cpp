@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/merge_table.h"
+#include "lockstep/tokenizer/merge_table.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/splitter.h"
+#include "lockstep/tokenizer/splitter.h"
 
 #include <algorithm>
 #include <array>
 #include <climits>
 
-#include "core/error.h"
-#include "tokenizer/utf8.h"
+#include "lockstep/core/error.h"
+#include "lockstep/tokenizer/utf8.h"
 
 namespace lockstep {
 namespace {

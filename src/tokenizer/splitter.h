@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "unicode/character_classes.h"
+#include "lockstep/unicode/character_classes.h"
 
 namespace lockstep {
 

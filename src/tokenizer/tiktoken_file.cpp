@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/tiktoken_file.h"
+#include "lockstep/tokenizer/tiktoken_file.h"
 
 #include <algorithm>
 #include <array>
@@ -12,11 +12,11 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/text.h"
-#include "json/json_field.h"
-#include "tokenizer/utf8.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/text.h"
+#include "lockstep/json/json_field.h"
+#include "lockstep/tokenizer/utf8.h"
 
 namespace lockstep {
 namespace {

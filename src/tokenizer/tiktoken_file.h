@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "tokenizer/byte_pair_model.h"
+#include "lockstep/tokenizer/byte_pair_model.h"
 
 namespace lockstep {
 

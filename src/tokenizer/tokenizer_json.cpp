@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/tokenizer_json.h"
+#include "lockstep/tokenizer/tokenizer_json.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "core/error.h"
-#include "core/text.h"
-#include "json/json_field.h"
-#include "tokenizer/utf8.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/json/json_field.h"
+#include "lockstep/tokenizer/utf8.h"
 
 namespace lockstep {
 namespace {

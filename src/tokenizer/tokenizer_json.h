@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "tokenizer/added_tokens.h"
-#include "tokenizer/splitter.h"
+#include "lockstep/tokenizer/added_tokens.h"
+#include "lockstep/tokenizer/splitter.h"
 
 namespace lockstep {
 

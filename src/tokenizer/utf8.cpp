@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/utf8.h"
+#include "lockstep/tokenizer/utf8.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {

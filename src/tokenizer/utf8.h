@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "json/utf8.h"
+#include "lockstep/json/utf8.h"
 
 namespace lockstep {
 

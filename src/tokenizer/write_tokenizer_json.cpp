@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/write_tokenizer_json.h"
+#include "lockstep/tokenizer/write_tokenizer_json.h"
 
 #include <nlohmann/json.hpp>
 

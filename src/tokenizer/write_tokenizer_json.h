@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tokenizer/byte_pair_model.h"
-#include "tokenizer/tokenizer.h"
+#include "lockstep/tokenizer/byte_pair_model.h"
+#include "lockstep/tokenizer/tokenizer.h"
 
 namespace lockstep {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/evaluation.h"
+#include "lockstep/train/evaluation.h"
 
 #include <cmath>
 
-#include "comm/heartbeat.h"
-#include "comm/stop_request.h"
-#include "core/error.h"
-#include "core/memory.h"
-#include "core/text.h"
+#include "lockstep/comm/heartbeat.h"
+#include "lockstep/comm/stop_request.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 

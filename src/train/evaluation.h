@@ -6,12 +6,12 @@
 #include <optional>
 #include <string>
 
-#include "comm/world.h"
-#include "data/dataset.h"
-#include "dist/data_parallel.h"
-#include "job/job.h"
-#include "snapshot/stored_snapshot.h"
-#include "train/task.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/dist/data_parallel.h"
+#include "lockstep/job/job.h"
+#include "lockstep/snapshot/stored_snapshot.h"
+#include "lockstep/train/task.h"
 
 namespace lockstep {
 

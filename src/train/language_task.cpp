@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/language_task.h"
+#include "lockstep/train/language_task.h"
 
 #include <optional>
 #include <utility>
 
-#include "config/rows.h"
-#include "core/error.h"
-#include "core/log.h"
-#include "core/text.h"
-#include "huggingface/model_layout.h"
-#include "huggingface/source_model.h"
-#include "job/keys.h"
-#include "job/resolve.h"
-#include "models/family.h"
-#include "tokenizer/char_tokenizer.h"
-#include "train/training_program.h"
-#include "writing/write_texts.h"
+#include "lockstep/config/rows.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/text.h"
+#include "lockstep/huggingface/model_layout.h"
+#include "lockstep/huggingface/source_model.h"
+#include "lockstep/job/keys.h"
+#include "lockstep/job/resolve.h"
+#include "lockstep/models/family.h"
+#include "lockstep/tokenizer/char_tokenizer.h"
+#include "lockstep/train/training_program.h"
+#include "lockstep/writing/write_texts.h"
 
 namespace lockstep {
 namespace {

@@ -3,13 +3,13 @@
 
 #include <memory>
 
-#include "huggingface/source_model.h"
-#include "job/job.h"
-#include "job/keys.h"
-#include "language/language_data.h"
-#include "nn/language_model.h"
-#include "train/parameter_rules.h"
-#include "train/task.h"
+#include "lockstep/huggingface/source_model.h"
+#include "lockstep/job/job.h"
+#include "lockstep/job/keys.h"
+#include "lockstep/language/language_data.h"
+#include "lockstep/nn/language_model.h"
+#include "lockstep/train/parameter_rules.h"
+#include "lockstep/train/task.h"
 
 namespace lockstep {
 

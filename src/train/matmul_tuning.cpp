@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/matmul_tuning.h"
+#include "lockstep/train/matmul_tuning.h"
 
 #include <cerrno>
 #include <cstring>
@@ -11,18 +11,18 @@
 #include <sys/file.h>
 #include <thread>
 
-#include "comm/stop_request.h"
-#include "core/clock.h"
-#include "core/descriptor.h"
-#include "core/file.h"
-#include "core/hash.h"
-#include "core/log.h"
-#include "core/memory.h"
-#include "core/stream.h"
-#include "data/loader.h"
-#include "kernels/matmul_plans.h"
-#include "program/signals.h"
-#include "tensor/autograd.h"
+#include "lockstep/comm/stop_request.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/descriptor.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/kernels/matmul_plans.h"
+#include "lockstep/program/signals.h"
+#include "lockstep/tensor/autograd.h"
 
 namespace lockstep {
 namespace {

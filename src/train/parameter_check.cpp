@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/parameter_check.h"
+#include "lockstep/train/parameter_check.h"
 
 #include <map>
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "core/hash.h"
-#include "core/text.h"
-#include "dist/parameters_hash.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/core/text.h"
+#include "lockstep/dist/parameters_hash.h"
 
 namespace lockstep {
 namespace {

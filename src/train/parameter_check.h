@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "comm/world.h"
-#include "core/clock.h"
-#include "dist/data_parallel.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/dist/data_parallel.h"
 
 namespace lockstep {
 

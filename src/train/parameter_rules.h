@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "parameters/parameter_layout.h"
-#include "parameters/update_options.h"
-#include "tensor/tensor.h"
+#include "lockstep/parameters/parameter_layout.h"
+#include "lockstep/parameters/update_options.h"
+#include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/progress.h"
+#include "lockstep/train/progress.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <utility>
 
-#include "core/clock.h"
-#include "core/environment.h"
-#include "core/error.h"
-#include "core/terminal.h"
-#include "core/text.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/terminal.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/rank_table.h"
+#include "lockstep/train/rank_table.h"
 
 #include <algorithm>
 #include <functional>
 #include <sstream>
 #include <unistd.h>
 
-#include "comm/heartbeat.h"
-#include "core/error.h"
-#include "core/gpu.h"
-#include "core/log.h"
-#include "core/process.h"
-#include "core/text.h"
-#include "core/version.h"
-#include "kernels/processor.h"
+#include "lockstep/comm/heartbeat.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/process.h"
+#include "lockstep/core/text.h"
+#include "lockstep/core/version.h"
+#include "lockstep/kernels/processor.h"
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/world.h"
+#include "lockstep/comm/world.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/run.h"
+#include "lockstep/train/run.h"
 
 #include <cmath>
 #include <iostream>
@@ -8,24 +8,24 @@
 #include <string>
 #include <utility>
 
-#include "comm/heartbeat.h"
-#include "comm/stop_request.h"
-#include "core/clock.h"
-#include "core/error.h"
-#include "core/hash.h"
-#include "core/log.h"
-#include "job/keys.h"
-#include "job/resolve.h"
-#include "kernels/matmul_plans.h"
-#include "metrics/metrics.h"
-#include "parameters/learning_rate.h"
-#include "program/signals.h"
-#include "train/evaluation.h"
-#include "train/parameter_check.h"
-#include "train/run_log.h"
-#include "train/run_snapshots.h"
-#include "train/run_state.h"
-#include "train/step_runner.h"
+#include "lockstep/comm/heartbeat.h"
+#include "lockstep/comm/stop_request.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/core/log.h"
+#include "lockstep/job/keys.h"
+#include "lockstep/job/resolve.h"
+#include "lockstep/kernels/matmul_plans.h"
+#include "lockstep/metrics/metrics.h"
+#include "lockstep/parameters/learning_rate.h"
+#include "lockstep/program/signals.h"
+#include "lockstep/train/evaluation.h"
+#include "lockstep/train/parameter_check.h"
+#include "lockstep/train/run_log.h"
+#include "lockstep/train/run_snapshots.h"
+#include "lockstep/train/run_state.h"
+#include "lockstep/train/step_runner.h"
 
 namespace lockstep {
 namespace {

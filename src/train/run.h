@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "comm/world.h"
-#include "job/job.h"
-#include "parameters/parameter_space.h"
-#include "snapshot/run_folder.h"
-#include "train/task.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/job/job.h"
+#include "lockstep/parameters/parameter_space.h"
+#include "lockstep/snapshot/run_folder.h"
+#include "lockstep/train/task.h"
 
 namespace lockstep {
 

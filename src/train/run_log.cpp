@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/run_log.h"
+#include "lockstep/train/run_log.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -7,16 +7,16 @@
 #include <utility>
 #include <vector>
 
-#include "comm/memory_limit.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "core/gpu.h"
-#include "core/log.h"
-#include "core/memory.h"
-#include "core/text.h"
-#include "core/version.h"
-#include "kernels/matmul_plans.h"
-#include "kernels/processor.h"
+#include "lockstep/comm/memory_limit.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/text.h"
+#include "lockstep/core/version.h"
+#include "lockstep/kernels/matmul_plans.h"
+#include "lockstep/kernels/processor.h"
 
 namespace lockstep {
 namespace {

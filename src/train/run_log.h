@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <string>
 
-#include "comm/world.h"
-#include "dist/data_parallel.h"
-#include "job/job.h"
-#include "snapshot/stored_snapshot.h"
-#include "train/run.h"
-#include "train/task.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/dist/data_parallel.h"
+#include "lockstep/job/job.h"
+#include "lockstep/snapshot/stored_snapshot.h"
+#include "lockstep/train/run.h"
+#include "lockstep/train/task.h"
 
 namespace lockstep {
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/run_snapshots.h"
+#include "lockstep/train/run_snapshots.h"
 
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
 
-#include "comm/heartbeat.h"
-#include "core/error.h"
-#include "core/log.h"
-#include "core/text.h"
-#include "snapshot/snapshot_store.h"
-#include "store/object_store.h"
+#include "lockstep/comm/heartbeat.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/text.h"
+#include "lockstep/snapshot/snapshot_store.h"
+#include "lockstep/store/object_store.h"
 
 namespace lockstep {
 namespace {

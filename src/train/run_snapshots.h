@@ -5,10 +5,10 @@
 #include <memory>
 #include <optional>
 
-#include "core/clock.h"
-#include "job/job.h"
-#include "snapshot/run_folder.h"
-#include "snapshot/snapshot_writer.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/job/job.h"
+#include "lockstep/snapshot/run_folder.h"
+#include "lockstep/snapshot/snapshot_writer.h"
 
 namespace lockstep {
 

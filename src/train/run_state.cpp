@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/run_state.h"
+#include "lockstep/train/run_state.h"
 
 #include <algorithm>
 #include <chrono>
 
-#include "core/gpu.h"
-#include "core/memory.h"
-#include "core/stream.h"
-#include "kernels/peak_flops.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/kernels/peak_flops.h"
 
 namespace lockstep {
 

@@ -6,14 +6,14 @@
 #include <memory>
 #include <string>
 
-#include "comm/world.h"
-#include "core/clock.h"
-#include "job/job.h"
-#include "metrics/metrics.h"
-#include "train/evaluation.h"
-#include "train/progress.h"
-#include "train/run_log.h"
-#include "train/task.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/job/job.h"
+#include "lockstep/metrics/metrics.h"
+#include "lockstep/train/evaluation.h"
+#include "lockstep/train/progress.h"
+#include "lockstep/train/run_log.h"
+#include "lockstep/train/task.h"
 
 namespace lockstep {
 

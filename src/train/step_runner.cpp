@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/step_runner.h"
+#include "lockstep/train/step_runner.h"
 
 #include <chrono>
 #include <cstring>
 #include <thread>
 
-#include "comm/heartbeat.h"
-#include "core/error.h"
-#include "core/gpu.h"
-#include "core/memory.h"
-#include "kernels/elementwise.h"
-#include "tensor/create.h"
+#include "lockstep/comm/heartbeat.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/tensor/create.h"
 
 namespace lockstep {
 namespace {

@@ -8,13 +8,13 @@
 #include <optional>
 #include <vector>
 
-#include "core/graph.h"
-#include "core/stream.h"
-#include "data/loader.h"
-#include "dist/data_parallel.h"
-#include "job/job.h"
-#include "parameters/optimizer.h"
-#include "train/task.h"
+#include "lockstep/core/graph.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/dist/data_parallel.h"
+#include "lockstep/job/job.h"
+#include "lockstep/parameters/optimizer.h"
+#include "lockstep/train/task.h"
 
 namespace lockstep {
 

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "comm/world.h"
-#include "data/dataset.h"
-#include "nn/module.h"
-#include "parameters/model_layout.h"
-#include "parameters/optimizer.h"
-#include "parameters/placed_tensors.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/nn/module.h"
+#include "lockstep/parameters/model_layout.h"
+#include "lockstep/parameters/optimizer.h"
+#include "lockstep/parameters/placed_tensors.h"
 
 namespace lockstep {
 

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/trainer.h"
+#include "lockstep/train/trainer.h"
 
 #include <filesystem>
 
-#include "comm/heartbeat.h"
-#include "comm/stop_request.h"
-#include "core/environment.h"
-#include "core/error.h"
-#include "core/log.h"
-#include "core/terminal.h"
-#include "core/text.h"
-#include "job/keys.h"
-#include "job/resolve.h"
-#include "program/program.h"
-#include "program/signals.h"
-#include "snapshot/run_folder.h"
-#include "train/matmul_tuning.h"
-#include "train/rank_table.h"
-#include "train/run.h"
-#include "train/run_log.h"
+#include "lockstep/comm/heartbeat.h"
+#include "lockstep/comm/stop_request.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/terminal.h"
+#include "lockstep/core/text.h"
+#include "lockstep/job/keys.h"
+#include "lockstep/job/resolve.h"
+#include "lockstep/program/program.h"
+#include "lockstep/program/signals.h"
+#include "lockstep/snapshot/run_folder.h"
+#include "lockstep/train/matmul_tuning.h"
+#include "lockstep/train/rank_table.h"
+#include "lockstep/train/run.h"
+#include "lockstep/train/run_log.h"
 
 namespace lockstep {
 

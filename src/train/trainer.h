@@ -3,9 +3,9 @@
 
 #include <string>
 
-#include "comm/world.h"
-#include "job/job.h"
-#include "train/task.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/job/job.h"
+#include "lockstep/train/task.h"
 
 namespace lockstep {
 

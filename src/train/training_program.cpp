@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/training_program.h"
+#include "lockstep/train/training_program.h"
 
-#include "comm/world.h"
-#include "core/version.h"
-#include "job/keys.h"
-#include "job/resolve.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/version.h"
+#include "lockstep/job/keys.h"
+#include "lockstep/job/resolve.h"
 
 namespace lockstep {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "config/settings.h"
-#include "train/trainer.h"
+#include "lockstep/config/settings.h"
+#include "lockstep/train/trainer.h"
 
 namespace lockstep {
 
@@ -21,7 +21,7 @@ struct TaskInput {
 /// A program that trains a model of one's own.
 struct TrainingProgram {
   std::string usage = {};                   ///< the first lines of --help: what the program trains
-  Layer defaults = {};                      ///< keys whose defaults differ from those of train_gpt
+  SettingLayer defaults = {};               ///< keys whose defaults differ from those of train_gpt
   std::vector<std::string> arguments = {};  ///< names of the arguments that are no keys, such as "FILE"
   std::function<std::unique_ptr<TrainingTask>(const TaskInput& input)> make_task;  ///< called on every rank
 };

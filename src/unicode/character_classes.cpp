@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "unicode/character_classes.h"
+#include "lockstep/unicode/character_classes.h"
 
 #include <algorithm>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Unicode 16.0, made by scripts/make_character_classes.py with tokenizers 0.23.3 and tiktoken 0.14.0.
-#include "unicode/character_classes.h"
+#include "lockstep/unicode/character_classes.h"
 
 namespace lockstep {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "unicode/normalization.h"
+#include "lockstep/unicode/normalization.h"
 
 #include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
 
-#include "json/utf8.h"
+#include "lockstep/json/utf8.h"
 
 namespace lockstep {
 namespace {

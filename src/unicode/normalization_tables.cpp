@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Normalization Form C, made by scripts/make_normalization_tables.py with tokenizers 0.23.3.
-#include "unicode/normalization.h"
+#include "lockstep/unicode/normalization.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "writing/score_text.h"
+#include "lockstep/writing/score_text.h"
 
 #include <algorithm>
 #include <array>
@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/error.h"
-#include "core/text.h"
-#include "kernels/elementary.h"
-#include "tensor/autograd.h"
-#include "tensor/create.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/kernels/elementary.h"
+#include "lockstep/tensor/autograd.h"
+#include "lockstep/tensor/create.h"
 
 namespace lockstep {
 namespace {

@@ -6,11 +6,11 @@
 #include <optional>
 #include <string>
 
-#include "comm/world.h"
-#include "data/bytes.h"
-#include "data/examples.h"
-#include "nn/language_model.h"
-#include "tokenizer/tokenizer.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/data/bytes.h"
+#include "lockstep/data/examples.h"
+#include "lockstep/nn/language_model.h"
+#include "lockstep/tokenizer/tokenizer.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "writing/write_texts.h"
+#include "lockstep/writing/write_texts.h"
 
 #include <algorithm>
 #include <array>
@@ -8,10 +8,10 @@
 #include <sstream>
 #include <utility>
 
-#include "core/error.h"
-#include "core/text.h"
-#include "json/json_field.h"
-#include "tokenizer/utf8.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/json/json_field.h"
+#include "lockstep/tokenizer/utf8.h"
 
 namespace lockstep {
 namespace {

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "nn/generate.h"
-#include "tokenizer/tokenizer.h"
+#include "lockstep/nn/generate.h"
+#include "lockstep/tokenizer/tokenizer.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "doctor/doctor.h"
+#include "lockstep/doctor/doctor.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include "core/error.h"
-#include "net/socket.h"
+#include "lockstep/core/error.h"
+#include "lockstep/net/socket.h"
 #include "tests/support/program.h"
 
 namespace lockstep {

@@ -7,7 +7,7 @@
 #include <regex>
 #include <sstream>
 
-#include "data/corpus.h"
+#include "lockstep/data/corpus.h"
 #include "tests/support/program.h"
 #include "tokenizer/golden_tokenizers.h"
 

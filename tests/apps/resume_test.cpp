@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <utility>
 
-#include "snapshot/snapshot_store.h"
+#include "lockstep/snapshot/snapshot_store.h"
 #include "tests/support/program.h"
 #include "tests/support/run_result.h"
 

@@ -2,7 +2,7 @@
 // Standard streams of the programs that are full, closed, or without a reader.
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 #include "tests/support/program.h"
 #include "tests/support/run_result.h"
 

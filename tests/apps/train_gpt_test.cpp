@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 #include <sstream>
 
-#include "core/process.h"
-#include "core/text.h"
-#include "core/version.h"
-#include "kernels/processor.h"
+#include "lockstep/core/process.h"
+#include "lockstep/core/text.h"
+#include "lockstep/core/version.h"
+#include "lockstep/kernels/processor.h"
 #include "tests/support/program.h"
 #include "tests/support/run_result.h"
 #include "tests/support/user_error.h"

@@ -153,16 +153,19 @@ TEST(Architecture, KernelsCallElementaryFunctionsThroughOneFile) {
 }
 
 TEST(Rules, AnIncludeAgainstTheArrowsIsCaught) {
-  EXPECT_TRUE(check_include_line("src/tensor/planted.cpp", "#include \"core/error.h\"").empty());
-  EXPECT_EQ(check_include_line("src/core/planted.cpp", "#include \"tensor/tensor.h\"").size(), 1U);
-  EXPECT_EQ(check_include_line("src/nn/planted.cpp", "#include \"comm/world.h\"").size(), 1U);
-  EXPECT_EQ(check_include_line("src/data/planted.h", "  #  include \"nn/module.h\"").size(), 1U);
-  EXPECT_EQ(check_include_line("src/nn/planted.cpp", "#include \"core/no_such_file.h\"").size(), 1U);
+  EXPECT_TRUE(check_include_line("src/tensor/planted.cpp", "#include \"lockstep/core/error.h\"").empty());
+  EXPECT_EQ(check_include_line("src/core/planted.cpp", "#include \"lockstep/tensor/tensor.h\"").size(), 1U);
+  EXPECT_EQ(check_include_line("src/nn/planted.cpp", "#include \"lockstep/comm/world.h\"").size(), 1U);
+  EXPECT_EQ(check_include_line("src/data/planted.h", "  #  include \"lockstep/nn/module.h\"").size(), 1U);
+  EXPECT_EQ(check_include_line("src/nn/planted.cpp", "#include \"lockstep/core/no_such_file.h\"").size(), 1U);
   EXPECT_EQ(check_include_line("src/nn/planted.cpp", "#include \"module.h\"").size(), 1U);
+  EXPECT_EQ(check_include_line("src/nn/planted.cpp", "#include \"nn/module.h\"").size(), 1U);
+  EXPECT_EQ(check_include_line("tests/nn/planted.cpp", "#include \"nn/module.h\"").size(), 1U);
   EXPECT_EQ(check_include_line("src/nn/planted.cpp", "#include \"../core/error.h\"").size(), 1U);
-  EXPECT_EQ(check_include_line("src/tensor/planted.cpp", "#include \"kernels/cpu/any.h\"").size(), 1U);
-  EXPECT_TRUE(check_include_line("src/lockstep.h", "#include \"train/trainer.h\"").empty());
-  EXPECT_EQ(check_include_line("src/train/planted.cpp", "#include \"lockstep.h\"").size(), 1U);
+  EXPECT_EQ(check_include_line("src/tensor/planted.cpp", "#include \"lockstep/kernels/cpu/any.h\"").size(),
+            1U);
+  EXPECT_TRUE(check_include_line("src/lockstep.h", "#include \"lockstep/train/trainer.h\"").empty());
+  EXPECT_EQ(check_include_line("src/train/planted.cpp", "#include \"lockstep/lockstep.h\"").size(), 1U);
 }
 
 TEST(Rules, AThirdPartyHeaderAwayFromHomeIsCaught) {
@@ -171,7 +174,7 @@ TEST(Rules, AThirdPartyHeaderAwayFromHomeIsCaught) {
   EXPECT_EQ(check_include_line("src/comm/planted.h", "#include <mpi.h>").size(), 1U);
   EXPECT_TRUE(check_include_line("src/core/cuda_check.h", "#include <cuda_runtime_api.h>").empty());
   EXPECT_EQ(check_include_line("src/core/planted.h", "#include <cuda_runtime_api.h>").size(), 1U);
-  EXPECT_EQ(check_include_line("src/core/planted.h", "#include \"core/cuda_check.h\"").size(), 1U);
+  EXPECT_EQ(check_include_line("src/core/planted.h", "#include \"lockstep/core/cuda_check.h\"").size(), 1U);
   EXPECT_EQ(check_include_line("src/train/planted.cpp", "#include <spdlog/spdlog.h>").size(), 1U);
   EXPECT_EQ(check_include_line("src/kernels/planted.cpp", "#include <Eigen/Core>").size(), 1U);
   EXPECT_TRUE(check_include_line("src/kernels/cpu/planted.cpp", "#include <Eigen/Core>").empty());

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <ostream>
@@ -127,6 +128,7 @@ bool is_public_header(const SourceFile& file) {
 
 std::string system_include_error(const SourceFile& file, const std::string& header) {
   if (std::regex_match(header, platform)) return "";
+  if (header == "lockstep/lockstep.h" && file.path.starts_with("examples/")) return "";
   for (const Library& library : libraries) {
     if (!std::regex_match(header, std::regex(library.header))) continue;
     if (!starts_with_any(file.path, library.homes)) return std::string(library.name) + " is not at home here";
@@ -142,21 +144,25 @@ bool exists_below(const fs::path& root, std::initializer_list<fs::path> folders,
                      [&](const fs::path& folder) { return fs::exists(root / folder / header); });
 }
 
-std::string own_include_error(const SourceFile& file, const std::string& header, const fs::path& root) {
+/// `written` is the path of an include. Those of src/ begin with lockstep/.
+std::string own_include_error(const SourceFile& file, const std::string& written, const fs::path& root) {
+  constexpr const char* prefix = "lockstep/";
   const std::string from = room_of(file.path);
-  const std::string to = first_folder(header);
-  if (from.empty()) {
+  if (!written.starts_with(prefix)) {
     const fs::path beside = fs::path(file.path).parent_path();
-    return exists_below(root, {"src", "tests", "", beside}, header) ? ""
-                                                                    : "\"" + header + "\" does not exist";
+    if (!from.empty()) return "\"" + written + "\" lacks the prefix lockstep/";
+    return exists_below(root, {"tests", "", beside}, written) ? "" : "\"" + written + "\" does not exist";
   }
+  const std::string header = written.substr(std::strlen(prefix)), to = first_folder(header);
+  const std::string missing = exists_below(root, {"src"}, header) ? "" : "src/" + header + " does not exist";
+  if (from.empty()) return missing;
   if (header == private_header && is_public_header(file)) return "a public header must not lead to CUDA";
   if (!rooms.contains(to)) return "\"" + header + "\" is in no room of src/";
   if (from != to && rooms.contains(from) && !rooms.at(from).contains(to))
     return from + " must not see " + to + " (it may see " + joined(rooms.at(from)) + ")";
   const bool backend = header.starts_with("kernels/cpu/") || header.starts_with("kernels/cuda/");
   if (backend && from != "kernels") return "only kernels/ sees a backend's headers";
-  return exists_below(root, {"src"}, header) ? "" : "src/" + header + " does not exist";
+  return missing;
 }
 
 /// A filter that removes comments and the contents of string literals, so that rules see only code.

@@ -9,11 +9,11 @@
 #include <map>
 #include <unistd.h>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/text.h"
-#include "program/command_line.h"
-#include "program/program.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/text.h"
+#include "lockstep/program/command_line.h"
+#include "lockstep/program/program.h"
 #include "support/run_result.h"
 #include "support/temporary_directory.h"
 #include "tests/cluster/chaos_run.h"

@@ -18,10 +18,10 @@
 #include <thread>
 #include <unistd.h>
 
-#include "comm/heartbeat.h"
-#include "core/clock.h"
-#include "core/error.h"
-#include "core/process.h"
+#include "lockstep/comm/heartbeat.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/process.h"
 #include "support/eventually.h"
 #include "support/temporary_directory.h"
 #include "tests/cluster/rank_processes.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "doctor/doctor.h"
+#include "lockstep/doctor/doctor.h"
 #include "tests/cluster/s3_server.h"
 #include "tests/support/cluster.h"
 #include "tests/support/program.h"

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "store/http.h"
-#include "store/object_store.h"
+#include "lockstep/store/http.h"
+#include "lockstep/store/object_store.h"
 #include "tests/cluster/s3_server.h"
 #include "tests/support/aws.h"
 #include "tests/support/cluster.h"

@@ -3,13 +3,13 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 
-#include "comm/local_communicator.h"
-#include "core/file.h"
-#include "language/download.h"
-#include "snapshot/snapshot_writer.h"
-#include "snapshot/stored_snapshot.h"
-#include "store/s3_client.h"
-#include "tensor/create.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/core/file.h"
+#include "lockstep/language/download.h"
+#include "lockstep/snapshot/snapshot_writer.h"
+#include "lockstep/snapshot/stored_snapshot.h"
+#include "lockstep/store/s3_client.h"
+#include "lockstep/tensor/create.h"
 #include "tests/cluster/s3_fixture.h"
 #include "tests/support/config_support.h"
 #include "tests/support/held_tensors.h"

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 #include <thread>
 
-#include "store/http.h"
-#include "store/object_store.h"
+#include "lockstep/store/http.h"
+#include "lockstep/store/object_store.h"
 #include "tests/cluster/s3_fixture.h"
 #include "tests/support/eventually.h"
 #include "tests/support/run_result.h"

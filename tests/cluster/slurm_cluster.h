@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 #include "support/eventually.h"
 #include "support/program.h"
 #include "support/temporary_directory.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/communicator.h"
+#include "lockstep/comm/communicator.h"
 
 #include <chrono>
 #include <cstring>
@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <thread>
 
-#include "comm/local_communicator.h"
-#include "core/error.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 #include <memory>
 
-#include "comm/local_communicator.h"
-#include "comm/world.h"
-#include "core/dry_run.h"
-#include "core/error.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/dry_run.h"
+#include "lockstep/core/error.h"
 #include "support/user_error.h"
 
 namespace lockstep {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/flight_recorder.h"
+#include "lockstep/comm/flight_recorder.h"
 
 #include <csignal>
 #include <cstring>
@@ -14,8 +14,8 @@
 #include <unistd.h>
 #include <vector>
 
-#include "comm/local_communicator.h"
-#include "core/error.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/core/error.h"
 #include "support/flight_records.h"
 #include "support/temporary_directory.h"
 

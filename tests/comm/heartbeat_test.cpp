@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/heartbeat.h"
+#include "lockstep/comm/heartbeat.h"
 
 #include <gtest/gtest.h>
 #include <string>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 #include "tests/support/temporary_directory.h"
 
 namespace lockstep {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/memory_limit.h"
+#include "lockstep/comm/memory_limit.h"
 
 #include <gtest/gtest.h>
 

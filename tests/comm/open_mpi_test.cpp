@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/open_mpi.h"
+#include "lockstep/comm/open_mpi.h"
 
 #include <cstdlib>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {

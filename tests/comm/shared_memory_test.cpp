@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/shared_memory.h"
+#include "lockstep/comm/shared_memory.h"
 
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <thread>
 #include <unistd.h>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {

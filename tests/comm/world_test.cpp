@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/world.h"
+#include "lockstep/comm/world.h"
 
 #include <chrono>
 #include <cstdlib>
@@ -9,10 +9,10 @@
 #include <thread>
 #include <unistd.h>
 
-#include "comm/local_communicator.h"
-#include "comm/mpi_communicator.h"
-#include "core/error.h"
-#include "core/thread_pool.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/comm/mpi_communicator.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/thread_pool.h"
 
 namespace lockstep {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "config/settings.h"
-#include "core/gpu.h"
+#include "lockstep/config/settings.h"
+#include "lockstep/core/gpu.h"
 #include "support/config_support.h"
 
 namespace lockstep {

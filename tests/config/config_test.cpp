@@ -8,9 +8,9 @@
 #include <set>
 #include <sstream>
 
-#include "comm/local_communicator.h"
-#include "config/settings.h"
-#include "models/family.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/config/settings.h"
+#include "lockstep/models/family.h"
 #include "support/config_support.h"
 #include "support/temporary_directory.h"
 

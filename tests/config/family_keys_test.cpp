@@ -2,20 +2,20 @@
 // The keys of the families of models.
 #include <gtest/gtest.h>
 
-#include "job/keys.h"
-#include "job/resolve.h"
-#include "models/family.h"
+#include "lockstep/job/keys.h"
+#include "lockstep/job/resolve.h"
+#include "lockstep/models/family.h"
 #include "support/user_error.h"
 
 namespace lockstep {
 namespace {
 
-Job job_with(const Layer& settings) {
+Job job_with(const SettingLayer& settings) {
   Arguments arguments;
   arguments.program = "train_gpt";
   arguments.overrides = settings;
   for (const Setting& more :
-       Layer{{"train.steps", "1000"}, {"train.device", "cpu"}, {"snapshot.path", "none"}})
+       SettingLayer{{"train.steps", "1000"}, {"train.device", "cpu"}, {"snapshot.path", "none"}})
     arguments.overrides.push_back(more);
   return resolve(load_settings(arguments), World::alone());
 }
@@ -36,7 +36,7 @@ TEST(FamilyPresets, HaveThePublishedNumbersOfParameters) {
   }
 }
 
-std::string refusal(const Layer& settings) {
+std::string refusal(const SettingLayer& settings) {
   return user_error([&] { job_with(settings); });
 }
 
@@ -78,14 +78,14 @@ TEST(FamilyPresets, AreOfOneFamilyAndGiveWayToSizes) {
   EXPECT_EQ(one_size.n_layer, 3);
   EXPECT_EQ(one_size.n_embd, 1024);
   // Sizes of one's own leave the family, too.
-  const Layer three_sizes = {{"model.preset", "smollm2-135m"},
-                             {"model.n_layer", "3"},
-                             {"model.n_head", "6"},
-                             {"model.n_embd", "24"}};
+  const SettingLayer three_sizes = {{"model.preset", "smollm2-135m"},
+                                    {"model.n_layer", "3"},
+                                    {"model.n_head", "6"},
+                                    {"model.n_embd", "24"}};
   const ModelOptions small = job_with(three_sizes).model;
   EXPECT_EQ(small.family, "llama");
   EXPECT_EQ(small.n_embd, 24);
-  Layer of_gpt2 = three_sizes;
+  SettingLayer of_gpt2 = three_sizes;
   of_gpt2.push_back({"model.family", "gpt2"});
   expect_contains(refusal(of_gpt2), {"model.preset = smollm2-135m is a llama, but model.family = gpt2"});
 }

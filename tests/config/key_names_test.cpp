@@ -6,8 +6,8 @@
 #include <set>
 #include <string>
 
-#include "core/error.h"
-#include "job/keys.h"
+#include "lockstep/core/error.h"
+#include "lockstep/job/keys.h"
 #include "support/config_support.h"
 
 namespace lockstep {

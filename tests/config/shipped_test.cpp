@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <map>
 
-#include "core/gpu.h"
-#include "job/keys.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/job/keys.h"
 #include "support/config_support.h"
 
 namespace lockstep {

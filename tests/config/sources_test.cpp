@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "job/keys.h"
+#include "lockstep/job/keys.h"
 
 namespace lockstep {
 namespace {
@@ -125,7 +125,7 @@ TEST(Sources, FewFilesKnowTheConfiguration) {
         continue;
       std::ifstream stream(entry.path());
       for (std::string line; std::getline(stream, line);)
-        if (line.starts_with("#include \"config/")) files.insert(path);
+        if (line.starts_with("#include \"lockstep/config/")) files.insert(path);
     }
   EXPECT_LE(files.size(), 10U) << testing::PrintToString(files);
   EXPECT_GE(files.size(), 5U) << "no include was found";

@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <gtest/gtest.h>
 
-#include "core/environment.h"
-#include "core/error.h"
-#include "program/command_line.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/program/command_line.h"
 #include "support/config_support.h"
 
 namespace lockstep {
@@ -63,7 +63,7 @@ TEST(Settings, ARunFromBeforeAKeyHasTheValueThatItHadThen) {
   const Settings there = settings_of_earlier_run(job_keys(), "[train]\nsteps = 9\n", "x.ini");
   const Settings here = load_words({"train.steps=9", "train.device=auto"});
   EXPECT_EQ(here["data.loss_mean"], "tokens");
-  const Layer inherited = inherited_values(here, there);
+  const SettingLayer inherited = inherited_values(here, there);
   EXPECT_EQ(std::ranges::count(inherited, "data.loss_mean", &Setting::key), 1);
   EXPECT_EQ(std::ranges::find(inherited, "data.loss_mean", &Setting::key)->value, "micro_batch");
 }

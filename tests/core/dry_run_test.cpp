@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/dry_run.h"
+#include "lockstep/core/dry_run.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/dtype.h"
+#include "lockstep/core/dtype.h"
 
 #include <gtest/gtest.h>
 #include <limits>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/environment.h"
+#include "lockstep/core/environment.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 #include <cstdint>
 #include <filesystem>
@@ -8,8 +8,8 @@
 #include <sstream>
 #include <string_view>
 
-#include "core/dtype.h"
-#include "core/shape.h"
+#include "lockstep/core/dtype.h"
+#include "lockstep/core/shape.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/file.h"
+#include "lockstep/core/file.h"
 
 #include <cerrno>
 #include <cstdlib>
@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 #include "support/temporary_directory.h"
 
 namespace lockstep {

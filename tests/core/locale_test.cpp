@@ -8,11 +8,11 @@
 #include <gtest/gtest.h>
 #include <sstream>
 
-#include "core/error.h"
-#include "core/process.h"
-#include "core/shape.h"
-#include "core/text.h"
-#include "kernels/random.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/process.h"
+#include "lockstep/core/shape.h"
+#include "lockstep/core/text.h"
+#include "lockstep/kernels/random.h"
 #include "support/foreign_locale.h"
 
 namespace lockstep::locale_test {

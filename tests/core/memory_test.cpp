@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/memory.h"
+#include "lockstep/core/memory.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <thread>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool is_sanitized = true;

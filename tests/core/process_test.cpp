@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/process.h"
+#include "lockstep/core/process.h"
 
 #include <csignal>
 #include <gtest/gtest.h>
 
-#include "core/clock.h"
-#include "core/error.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/error.h"
 #include "tests/support/eventually.h"
 #include "tests/support/temporary_directory.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/shape.h"
+#include "lockstep/core/shape.h"
 
 #include <gtest/gtest.h>
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/terminal.h"
+#include "lockstep/core/terminal.h"
 
 #include <cstdlib>
 #include <fcntl.h>

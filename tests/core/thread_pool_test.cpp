@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/thread_pool.h"
+#include "lockstep/core/thread_pool.h"
 
 #include <atomic>
 #include <cerrno>
@@ -11,8 +11,8 @@
 #include <unistd.h>
 #include <vector>
 
-#include "core/error.h"
-#include "core/stream.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/stream.h"
 
 namespace {
 

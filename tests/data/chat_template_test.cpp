@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/chat_template.h"
+#include "lockstep/data/chat_template.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "core/thread_pool.h"
-#include "data/corpus.h"
-#include "data/examples.h"
-#include "data/read_corpus.h"
+#include "lockstep/core/thread_pool.h"
+#include "lockstep/data/corpus.h"
+#include "lockstep/data/examples.h"
+#include "lockstep/data/read_corpus.h"
 #include "support/user_error.h"
 #include "tokenizer/golden_tokenizers.h"
 

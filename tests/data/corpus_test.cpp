@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/corpus.h"
+#include "lockstep/data/corpus.h"
 
 #include <algorithm>
 #include <chrono>
@@ -14,10 +14,10 @@
 #include <thread>
 #include <unistd.h>
 
-#include "core/error.h"
-#include "core/hash.h"
-#include "data/read_corpus.h"
-#include "program/signals.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/data/read_corpus.h"
+#include "lockstep/program/signals.h"
 #include "support/full_pipe.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"

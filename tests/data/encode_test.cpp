@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 #include <numeric>
 
-#include "core/error.h"
-#include "core/thread_pool.h"
-#include "data/bytes.h"
-#include "data/read_corpus.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/thread_pool.h"
+#include "lockstep/data/bytes.h"
+#include "lockstep/data/read_corpus.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/example_rows.h"
+#include "lockstep/data/example_rows.h"
 
 #include <gtest/gtest.h>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "data/corpus.h"
-#include "data/read_corpus.h"
+#include "lockstep/data/corpus.h"
+#include "lockstep/data/read_corpus.h"
 #include "support/user_error.h"
 
 namespace lockstep {

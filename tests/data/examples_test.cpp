@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/examples.h"
+#include "lockstep/data/examples.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "kernels/random.h"
+#include "lockstep/core/error.h"
+#include "lockstep/kernels/random.h"
+#include "lockstep/tokenizer/char_tokenizer.h"
 #include "support/user_error.h"
-#include "tokenizer/char_tokenizer.h"
 
 namespace lockstep {
 namespace {

@@ -6,8 +6,8 @@
 #include <map>
 #include <vector>
 
-#include "data/corpus.h"
-#include "data/dataset.h"
+#include "lockstep/data/corpus.h"
+#include "lockstep/data/dataset.h"
 
 namespace lockstep {
 namespace {

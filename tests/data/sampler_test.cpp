@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/sampler.h"
+#include "lockstep/data/sampler.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>
 #include <vector>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
-#include "comm/local_communicator.h"
-#include "core/error.h"
-#include "dist/data_parallel.h"
-#include "tensor/autograd.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/core/error.h"
+#include "lockstep/dist/data_parallel.h"
+#include "lockstep/tensor/autograd.h"
 #include "tests/dist/momentum.h"
 #include "tests/dist/tiny_model.h"
 #include "tests/support/user_error.h"

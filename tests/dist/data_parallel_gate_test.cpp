@@ -3,9 +3,9 @@
 #include <cstring>
 #include <gtest/gtest.h>
 
-#include "comm/local_communicator.h"
-#include "dist/data_parallel.h"
-#include "tensor/autograd.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/dist/data_parallel.h"
+#include "lockstep/tensor/autograd.h"
 #include "tests/dist/momentum.h"
 #include "tests/dist/reference_tree.h"
 #include "tests/dist/tiny_model.h"

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/data_parallel.h"
+#include "lockstep/dist/data_parallel.h"
 
 #include <cmath>
 #include <gtest/gtest.h>
 #include <vector>
 
-#include "comm/local_communicator.h"
-#include "core/error.h"
-#include "tensor/autograd.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/core/error.h"
+#include "lockstep/tensor/autograd.h"
 #include "tests/dist/momentum.h"
 #include "tests/dist/tiny_model.h"
 #include "tests/support/user_error.h"

@@ -2,12 +2,12 @@
 // What is easily forgotten in a model of one's own is an error that names it.
 #include <gtest/gtest.h>
 
-#include "comm/world.h"
-#include "dist/data_parallel.h"
-#include "nn/layers.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/dist/data_parallel.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/operators.h"
 #include "support/user_error.h"
-#include "tensor/create.h"
-#include "tensor/operators.h"
 
 namespace lockstep::forgetting_test {
 namespace {

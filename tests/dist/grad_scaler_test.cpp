@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scaled losses on all ranks. If one replica overflows, all ranks skip the step, and nothing else changes.
-#include "parameters/grad_scaler.h"
+#include "lockstep/parameters/grad_scaler.h"
 
 #include <gtest/gtest.h>
 #include <limits>
 
-#include "comm/local_communicator.h"
-#include "dist/data_parallel.h"
-#include "parameters/optimizer.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/dist/data_parallel.h"
+#include "lockstep/parameters/optimizer.h"
 #include "tests/dist/momentum.h"
 #include "tests/dist/tiny_model.h"
 

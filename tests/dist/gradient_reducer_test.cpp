@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests that data_parallel_test.cpp does not cover: buckets, errors of the reducer itself, and native
 // reduction. They also check the mean that owners keep of sharded gradients.
-#include "dist/gradient_reducer.h"
+#include "lockstep/dist/gradient_reducer.h"
 
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <gtest/gtest.h>
 
-#include "comm/local_communicator.h"
-#include "core/error.h"
-#include "tensor/create.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/core/error.h"
+#include "lockstep/tensor/create.h"
 #include "tests/dist/reference_tree.h"
 
 namespace lockstep::gradient_reducer_test {

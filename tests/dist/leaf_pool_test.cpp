@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "dist/leaf_pool.h"
+#include "lockstep/dist/leaf_pool.h"
 
 #include <gtest/gtest.h>
 
-#include "tensor/create.h"
+#include "lockstep/tensor/create.h"
 #include "tests/support/user_error.h"
 
 namespace lockstep::leaf_pool_test {

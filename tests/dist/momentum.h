@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/sgd.h"
-#include "parameters/optimizer.h"
+#include "lockstep/kernels/sgd.h"
+#include "lockstep/parameters/optimizer.h"
 
 namespace lockstep {
 

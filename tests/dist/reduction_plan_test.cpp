@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "movement/reduction_plan.h"
+#include "lockstep/movement/reduction_plan.h"
 
 #include <cmath>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "kernels/fold.h"
+#include "lockstep/core/error.h"
+#include "lockstep/kernels/fold.h"
 #include "tests/dist/reference_tree.h"
 
 namespace lockstep::reduction_plan_test {

@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 #include <map>
 
-#include "comm/local_communicator.h"
-#include "core/error.h"
-#include "core/memory.h"
-#include "dist/data_parallel.h"
-#include "kernels/convert.h"
-#include "tensor/autograd.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/dist/data_parallel.h"
+#include "lockstep/kernels/convert.h"
+#include "lockstep/tensor/autograd.h"
 #include "tests/dist/momentum.h"
 #include "tests/dist/tiny_model.h"
 #include "tests/support/user_error.h"

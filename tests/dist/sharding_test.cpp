@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The elements that each rank keeps, and the transfers between ranks. Both are values, so one process can
 // check those of all ranks.
-#include "movement/sharding.h"
+#include "lockstep/movement/sharding.h"
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "tensor/create.h"
+#include "lockstep/core/error.h"
+#include "lockstep/tensor/create.h"
 #include "tests/support/user_error.h"
 
 namespace lockstep::sharding_test {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "kernels/grad_scale.h"
-#include "movement/movement.h"
-#include "tensor/create.h"
+#include "lockstep/kernels/grad_scale.h"
+#include "lockstep/movement/movement.h"
+#include "lockstep/tensor/create.h"
 
 namespace lockstep::step_counter_test {
 namespace {

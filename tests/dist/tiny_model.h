@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "nn/module.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
+#include "lockstep/nn/module.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "movement/sharding.h"
-#include "nn/module.h"
+#include "lockstep/core/error.h"
+#include "lockstep/movement/sharding.h"
+#include "lockstep/nn/module.h"
 
 namespace lockstep::transfer_rounds_test {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <regex>
 
-#include "core/text.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep::documents {
 namespace {

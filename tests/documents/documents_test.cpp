@@ -6,9 +6,9 @@
 #include <iostream>
 #include <stdexcept>
 
-#include "core/text.h"
 #include "documents/document.h"
 #include "documents/execution.h"
+#include "lockstep/core/text.h"
 #include "support/program.h"
 
 namespace lockstep::documents {

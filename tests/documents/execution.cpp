@@ -6,8 +6,8 @@
 #include <set>
 #include <stdexcept>
 
-#include "core/error.h"
-#include "core/text.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "support/temporary_directory.h"
 
 namespace lockstep::documents {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
 #include "documents/renewal.h"
-#include "program/command_line.h"
+#include "lockstep/core/error.h"
+#include "lockstep/program/command_line.h"
 #include "support/temporary_directory.h"
 
 using namespace lockstep;

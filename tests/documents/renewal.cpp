@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep::documents {
 namespace {

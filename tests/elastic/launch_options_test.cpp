@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elastic/launch_options.h"
+#include "lockstep/elastic/launch_options.h"
 
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include "core/error.h"
-#include "core/thread_pool.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/thread_pool.h"
 
 namespace lockstep {
 namespace {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include "core/error.h"
-#include "elastic/launchers.h"
+#include "lockstep/core/error.h"
+#include "lockstep/elastic/launchers.h"
 #include "tests/support/temporary_directory.h"
 
 namespace lockstep {

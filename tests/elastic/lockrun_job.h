@@ -9,8 +9,8 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "core/error.h"
-#include "core/process.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/process.h"
 #include "tests/support/eventually.h"
 #include "tests/support/program.h"
 

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/open_mpi.h"
-#include "core/error.h"
+#include "lockstep/comm/open_mpi.h"
+#include "lockstep/core/error.h"
 #include "tests/elastic/lockrun_job.h"
 
 namespace lockstep {

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "comm/open_mpi.h"
-#include "core/error.h"
+#include "lockstep/comm/open_mpi.h"
+#include "lockstep/core/error.h"
 #include "tests/elastic/lockrun_job.h"
 #include "tests/support/limited_group.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elastic/messages.h"
+#include "lockstep/elastic/messages.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "elastic/node.h"
+#include "lockstep/elastic/node.h"
 #include "support/eventually.h"
 #include "support/temporary_directory.h"
 

@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/descriptor.h"
-#include "net/addresses.h"
+#include "lockstep/core/descriptor.h"
+#include "lockstep/net/addresses.h"
 #include "tests/elastic/lockrun_job.h"
 
 namespace lockstep {

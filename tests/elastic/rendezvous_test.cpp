@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elastic/rendezvous.h"
+#include "lockstep/elastic/rendezvous.h"
 
 #include <future>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/stat.h>
 
-#include "core/process.h"
-#include "elastic/launchers.h"
-#include "net/addresses.h"
+#include "lockstep/core/process.h"
+#include "lockstep/elastic/launchers.h"
+#include "lockstep/net/addresses.h"
 #include "support/temporary_directory.h"
 
 namespace lockstep {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "elastic/supervisor.h"
+#include "lockstep/elastic/supervisor.h"
 
 namespace lockstep {
 namespace {

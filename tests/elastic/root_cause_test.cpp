@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elastic/root_cause.h"
+#include "lockstep/elastic/root_cause.h"
 
 #include <csignal>
 #include <cstring>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "elastic/messages.h"
+#include "lockstep/elastic/messages.h"
 
 namespace lockstep {
 namespace {

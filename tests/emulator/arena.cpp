@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "core/error.h"
 #include "emulator/emulator.h"
+#include "lockstep/core/error.h"
 
 namespace emulator {
 namespace {

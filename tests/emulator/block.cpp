@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 namespace emulator {
 

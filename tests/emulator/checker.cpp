@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "core/error.h"
-#include "core/text.h"
 #include "emulator/arena.h"
 #include "emulator/block.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 extern "C" char __executable_start, end;
 

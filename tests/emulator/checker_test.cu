@@ -2,9 +2,9 @@
 #include <cmath>
 
 #include "emulator/toy.h"
-#include "kernels/cuda/device/pack.cuh"
-#include "kernels/cuda/device/ptx.cuh"
-#include "kernels/cuda/device/reduce.cuh"
+#include "lockstep/kernels/cuda/device/pack.cuh"
+#include "lockstep/kernels/cuda/device/ptx.cuh"
+#include "lockstep/kernels/cuda/device/reduce.cuh"
 
 namespace emulator {
 namespace {

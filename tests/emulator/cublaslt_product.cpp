@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/dtype.h"
 #include "emulator/cublaslt.h"
 #include "emulator/emulator.h"
+#include "lockstep/core/dtype.h"
 
 namespace emulator::cublaslt {
 namespace {

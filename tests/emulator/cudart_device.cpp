@@ -9,10 +9,10 @@
 #include <cstring>
 #include <utility>
 
-#include "core/error.h"
 #include "emulator/arena.h"
 #include "emulator/block.h"
 #include "emulator/cudart.h"
+#include "lockstep/core/error.h"
 
 namespace emulator {
 namespace {

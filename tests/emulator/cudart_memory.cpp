@@ -6,11 +6,11 @@
 #include <cstring>
 #include <thread>
 
-#include "core/error.h"
 #include "emulator/arena.h"
 #include "emulator/cudart.h"
 #include "emulator/emulator.h"
 #include "emulator/recorder.h"
+#include "lockstep/core/error.h"
 
 using emulator::Arena;
 using emulator::Listed;

@@ -9,9 +9,9 @@
 #include <random>
 #include <utility>
 
-#include "core/error.h"
 #include "emulator/cudart.h"
 #include "emulator/emulator.h"
+#include "lockstep/core/error.h"
 
 namespace emulator {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <sys/mman.h>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 #if !defined(__x86_64__)
 #error \

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "core/dtype.h"
-#include "core/file.h"
+#include "lockstep/core/dtype.h"
+#include "lockstep/core/file.h"
 
 namespace emulator {
 namespace {

@@ -4,10 +4,10 @@
 #include <set>
 #include <thread>
 
-#include "core/gpu.h"
-#include "core/graph.h"
-#include "core/stream.h"
 #include "emulator/toy.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/graph.h"
+#include "lockstep/core/stream.h"
 
 namespace emulator {
 namespace {

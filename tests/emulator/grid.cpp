@@ -5,10 +5,10 @@
 #include <numeric>
 #include <random>
 
-#include "core/error.h"
 #include "emulator/block.h"
 #include "emulator/cudart.h"
 #include "emulator/recorder.h"
+#include "lockstep/core/error.h"
 
 namespace emulator {
 namespace {

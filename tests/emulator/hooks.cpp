@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/error.h"
 #include "emulator/block.h"
+#include "lockstep/core/error.h"
 
 using emulator::Touch;
 using emulator::touch;

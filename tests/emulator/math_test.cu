@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "emulator/toy.h"
-#include "kernels/cuda/device/math.cuh"
+#include "lockstep/kernels/cuda/device/math.cuh"
 
 namespace emulator {
 namespace {

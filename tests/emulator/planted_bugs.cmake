@@ -9,7 +9,7 @@ function(lockstep_planted_bug name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "IN;BUILDS;TEXT;BECOMES;TESTS;FILTER;DIAGNOSIS" "")
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/planted/${name})
   set(original ${PROJECT_SOURCE_DIR}/src/kernels/cuda/${arg_IN})
-  set(changed ${folder}/kernels/cuda/${arg_IN})
+  set(changed ${folder}/lockstep/kernels/cuda/${arg_IN})
   # The texts are passed in files, so that CMake does not parse them as lists or commands.
   file(CONFIGURE OUTPUT ${folder}/text CONTENT "${arg_TEXT}" @ONLY)
   file(CONFIGURE OUTPUT ${folder}/becomes CONTENT "${arg_BECOMES}" @ONLY)

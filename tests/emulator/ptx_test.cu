@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/toy.h"
-#include "kernels/cuda/device/ptx.cuh"
-#include "kernels/cuda/device/reduce.cuh"
+#include "lockstep/kernels/cuda/device/ptx.cuh"
+#include "lockstep/kernels/cuda/device/reduce.cuh"
 
 namespace emulator {
 namespace {

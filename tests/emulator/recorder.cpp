@@ -13,9 +13,9 @@
 #include <unistd.h>
 #include <vector>
 
-#include "core/error.h"
 #include "emulator/arena.h"
 #include "emulator/block.h"
+#include "lockstep/core/error.h"
 
 // The format, little-endian (tests/ptx/recording.py reads it): the eight letters LOCKREC1; the grid and the
 // block, three u32 each; u64 dynamic shared bytes; three texts (file, symbol, parameters), each after its u64

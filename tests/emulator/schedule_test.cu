@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "emulator/toy.h"
-#include "kernels/cuda/device/reduce.cuh"
+#include "lockstep/kernels/cuda/device/reduce.cuh"
 
 namespace emulator {
 namespace {

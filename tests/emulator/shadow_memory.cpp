@@ -4,8 +4,8 @@
 #include <cstring>
 #include <sys/mman.h>
 
-#include "core/error.h"
 #include "emulator/checker.h"
+#include "lockstep/core/error.h"
 
 namespace emulator {
 namespace {

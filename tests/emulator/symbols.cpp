@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
 #include "emulator/block.h"
+#include "lockstep/core/error.h"
 
 namespace emulator {
 namespace {

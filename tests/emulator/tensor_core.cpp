@@ -5,10 +5,10 @@
 #include <span>
 #include <type_traits>
 
-#include "core/dtype.h"
-#include "core/error.h"
 #include "emulator/block.h"
 #include "emulator/fused_sum.h"
+#include "lockstep/core/dtype.h"
+#include "lockstep/core/error.h"
 
 namespace emulator {
 namespace {

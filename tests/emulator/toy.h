@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
 #include "emulator/emulator.h"
-#include "kernels/cuda/device/launch.cuh"
+#include "lockstep/core/error.h"
+#include "lockstep/kernels/cuda/device/launch.cuh"
 
 // Helpers that launch the toy kernels of the emulator's own tests.
 

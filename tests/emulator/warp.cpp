@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/error.h"
 #include "emulator/block.h"
+#include "lockstep/core/error.h"
 
 namespace emulator {
 namespace {

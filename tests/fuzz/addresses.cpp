@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Addresses of hosts and buckets.
-#include "net/addresses.h"
+#include "lockstep/net/addresses.h"
 
 #include "fuzz/fuzz.h"
-#include "store/s3_address.h"
+#include "lockstep/store/s3_address.h"
 
 using namespace lockstep;
 

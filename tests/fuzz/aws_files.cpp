@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // AWS's shared files: the configuration, then the credentials.
 #include "fuzz/fuzz.h"
-#include "store/credentials.h"
+#include "lockstep/store/credentials.h"
 
 using namespace lockstep;
 

@@ -3,9 +3,9 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
-#include "core/log.h"
 #include "fuzz/fuzz.h"
-#include "net/listener.h"
+#include "lockstep/core/log.h"
+#include "lockstep/net/listener.h"
 
 using namespace lockstep;
 

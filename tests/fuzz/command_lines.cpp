@@ -2,11 +2,11 @@
 // The command lines of train_gpt and lockrun, one argument a line.
 #include <algorithm>
 
-#include "core/text.h"
-#include "elastic/launch_options.h"
 #include "fuzz/fuzz.h"
-#include "job/keys.h"
-#include "job/resolve.h"
+#include "lockstep/core/text.h"
+#include "lockstep/elastic/launch_options.h"
+#include "lockstep/job/keys.h"
+#include "lockstep/job/resolve.h"
 
 using namespace lockstep;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lines of examples to train on, and templates of conversations.
-#include "data/chat_template.h"
-#include "data/example_rows.h"
 #include "fuzz/fuzz.h"
+#include "lockstep/data/chat_template.h"
+#include "lockstep/data/example_rows.h"
 
 using namespace lockstep;
 

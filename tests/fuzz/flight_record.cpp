@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The flight record of a killed rank. The input repeats up to the size of a whole record, less its first
 // byte.
-#include "comm/flight_recorder.h"
-#include "elastic/messages.h"
 #include "fuzz/fuzz.h"
+#include "lockstep/comm/flight_recorder.h"
+#include "lockstep/elastic/messages.h"
 
 using namespace lockstep;
 

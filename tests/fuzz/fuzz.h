@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/descriptor.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "store/object_store.h"
+#include "lockstep/core/descriptor.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/store/object_store.h"
 
 // A target defines this function. libFuzzer calls it with one input after the other. It keeps an input that
 // ends the process by a failed check, an invalid access or an unexpected exception.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Configurations. A value that was read is written so that it reads back the same.
-#include "config/settings.h"
 #include "fuzz/fuzz.h"
-#include "job/keys.h"
-#include "job/resolve.h"
+#include "lockstep/config/settings.h"
+#include "lockstep/job/keys.h"
+#include "lockstep/job/resolve.h"
 
 using namespace lockstep;
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fuzz/fuzz.h"
-#include "json/json_field.h"
+#include "lockstep/json/json_field.h"
 
 using namespace lockstep;
 using nlohmann::json, nlohmann::ordered_json;

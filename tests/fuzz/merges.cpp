@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // GPT-2's vocab.json and merges.txt, the maps beside them, and a text.
 #include "fuzz/tokenizer_checks.h"
-#include "tokenizer/byte_pair_tokenizer.h"
-#include "tokenizer/tokenizer_json.h"
+#include "lockstep/tokenizer/byte_pair_tokenizer.h"
+#include "lockstep/tokenizer/tokenizer_json.h"
 
 using namespace lockstep;
 

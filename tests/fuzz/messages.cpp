@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages between the processes of lockrun. The sender of a bad one is at fault, so it is an Error.
-#include "elastic/messages.h"
+#include "lockstep/elastic/messages.h"
 
-#include "elastic/root_cause.h"
 #include "fuzz/fuzz.h"
-#include "hosting/host_messages.h"
+#include "lockstep/elastic/root_cause.h"
+#include "lockstep/hosting/host_messages.h"
 
 using namespace lockstep;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A metrics.jsonl that a second start reads, cuts and continues.
-#include "metrics/metrics.h"
+#include "lockstep/metrics/metrics.h"
 
 #include "fuzz/fuzz.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A Hugging Face folder: config.json, the index (or nothing), and a file of tensors.
-#include "huggingface/model_folder.h"
+#include "lockstep/huggingface/model_folder.h"
 
 #include "fuzz/fuzz.h"
 

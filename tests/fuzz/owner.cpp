@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The file .owner of a run's folder. An owner that cannot be read is an unknown one.
-#include "store/owner.h"
+#include "lockstep/store/owner.h"
 
 #include "fuzz/fuzz.h"
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "fuzz/fuzz.h"
-#include "writing/write_texts.h"
+#include "lockstep/writing/write_texts.h"
 
 using namespace lockstep;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A safetensors file, and the header alone as readers of snapshots and model folders parse it.
-#include "tensor/safetensors.h"
+#include "lockstep/tensor/safetensors.h"
 
 #include "fuzz/fuzz.h"
 

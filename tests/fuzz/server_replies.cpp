@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <array>
 
-#include "core/text.h"
 #include "fuzz/fuzz.h"
-#include "store/credentials.h"
-#include "store/http.h"
-#include "store/s3_client.h"
+#include "lockstep/core/text.h"
+#include "lockstep/store/credentials.h"
+#include "lockstep/store/http.h"
+#include "lockstep/store/s3_client.h"
 
 using namespace lockstep;
 

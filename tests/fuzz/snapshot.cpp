@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "core/hash.h"
 #include "fuzz/fuzz.h"
-#include "models/gpt2/gpt.h"
-#include "parameters/optimizer.h"
-#include "parameters/placed_tensors.h"
-#include "snapshot/stored_snapshot.h"
-#include "tensor/safetensors.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/models/gpt2/gpt.h"
+#include "lockstep/parameters/optimizer.h"
+#include "lockstep/parameters/placed_tensors.h"
+#include "lockstep/snapshot/stored_snapshot.h"
+#include "lockstep/tensor/safetensors.h"
 
 using namespace lockstep;
 using Json = nlohmann::ordered_json;

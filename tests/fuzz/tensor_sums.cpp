@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checksums of blocks that another rank sent. A rank is no stranger, so a bad text is an Error.
-#include "snapshot/tensor_sums.h"
+#include "lockstep/snapshot/tensor_sums.h"
 
 #include "fuzz/fuzz.h"
 

@@ -3,8 +3,8 @@
 #include <array>
 
 #include "fuzz/tokenizer_checks.h"
-#include "tokenizer/byte_pair_tokenizer.h"
-#include "tokenizer/tiktoken_file.h"
+#include "lockstep/tokenizer/byte_pair_tokenizer.h"
+#include "lockstep/tokenizer/tiktoken_file.h"
 
 using namespace lockstep;
 

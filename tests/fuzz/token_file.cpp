@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A file of encoded text in the cache.
-#include "language/token_file.h"
+#include "lockstep/language/token_file.h"
 
 #include "fuzz/fuzz.h"
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "fuzz/fuzz.h"
-#include "tokenizer/load_tokenizer.h"
-#include "tokenizer/write_tokenizer_json.h"
-#include "unicode/normalization.h"
+#include "lockstep/tokenizer/load_tokenizer.h"
+#include "lockstep/tokenizer/write_tokenizer_json.h"
+#include "lockstep/unicode/normalization.h"
 
 namespace lockstep::fuzz {
 

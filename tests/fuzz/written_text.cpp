@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A generated text, token by token, and two stop texts.
 #include "fuzz/fuzz.h"
-#include "tokenizer/utf8.h"
-#include "writing/write_texts.h"
+#include "lockstep/tokenizer/utf8.h"
+#include "lockstep/writing/write_texts.h"
 
 using namespace lockstep;
 

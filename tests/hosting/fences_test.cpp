@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "hosting/host_links.h"
+#include "lockstep/core/error.h"
+#include "lockstep/hosting/host_links.h"
 
 namespace lockstep {
 namespace {

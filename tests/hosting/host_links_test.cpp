@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hosting/host_links.h"
+#include "lockstep/hosting/host_links.h"
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 #include "net/channel_pair.h"
 
 namespace lockstep {

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "huggingface/source_model.h"
-#include "models/family.h"
-#include "parameters/parameter_space.h"
+#include "lockstep/huggingface/source_model.h"
+#include "lockstep/models/family.h"
+#include "lockstep/parameters/parameter_space.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/user_error.h"
 

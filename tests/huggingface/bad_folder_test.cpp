@@ -10,18 +10,18 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "huggingface/model_layout.h"
-#include "huggingface/source_model.h"
-#include "models/family.h"
-#include "nn/generate.h"
-#include "parameters/parameter_space.h"
-#include "tensor/create.h"
-#include "tensor/safetensors.h"
+#include "lockstep/huggingface/model_layout.h"
+#include "lockstep/huggingface/source_model.h"
+#include "lockstep/models/family.h"
+#include "lockstep/nn/generate.h"
+#include "lockstep/parameters/parameter_space.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/safetensors.h"
+#include "lockstep/tokenizer/char_tokenizer.h"
+#include "lockstep/writing/write_texts.h"
 #include "tests/support/http_server.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/user_error.h"
-#include "tokenizer/char_tokenizer.h"
-#include "writing/write_texts.h"
 
 namespace lockstep {
 namespace {

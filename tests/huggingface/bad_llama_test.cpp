@@ -3,9 +3,9 @@
 #include <optional>
 
 #include "huggingface/bad_folder.h"
-#include "models/llama/llama_options.h"
-#include "tensor/create.h"
-#include "tensor/safetensors.h"
+#include "lockstep/models/llama/llama_options.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/safetensors.h"
 
 namespace lockstep {
 namespace {

@@ -7,17 +7,17 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 
-#include "huggingface/model_layout.h"
-#include "huggingface/source_model.h"
-#include "models/family.h"
-#include "models/gpt2/gpt2_options.h"
-#include "nn/generate.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
-#include "tensor/safetensors.h"
+#include "lockstep/huggingface/model_layout.h"
+#include "lockstep/huggingface/source_model.h"
+#include "lockstep/models/family.h"
+#include "lockstep/models/gpt2/gpt2_options.h"
+#include "lockstep/nn/generate.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
+#include "lockstep/tensor/safetensors.h"
+#include "lockstep/train/language_task.h"
 #include "tests/support/tiny_training.h"
 #include "tests/support/user_error.h"
-#include "train/language_task.h"
 
 namespace lockstep {
 namespace {

@@ -4,10 +4,10 @@
 #include <fstream>
 #include <gtest/gtest.h>
 
-#include "huggingface/model_layout.h"
-#include "huggingface/source_model.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
+#include "lockstep/huggingface/model_layout.h"
+#include "lockstep/huggingface/source_model.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 #include "tests/support/tiny_training.h"
 #include "tests/support/user_error.h"
 

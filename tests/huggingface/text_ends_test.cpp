@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "huggingface/model_layout.h"
-#include "huggingface/source_model.h"
+#include "lockstep/huggingface/model_layout.h"
+#include "lockstep/huggingface/source_model.h"
+#include "lockstep/tokenizer/load_tokenizer.h"
+#include "lockstep/tokenizer/write_tokenizer_json.h"
+#include "lockstep/writing/write_texts.h"
 #include "tests/support/tiny_training.h"
 #include "tests/support/user_error.h"
-#include "tokenizer/load_tokenizer.h"
-#include "tokenizer/write_tokenizer_json.h"
-#include "writing/write_texts.h"
 
 namespace lockstep {
 namespace {

@@ -5,10 +5,10 @@
 #   tests/install/headers.sh <prefix> <C++ compiler>
 set -euo pipefail
 cd "$1/include/lockstep"
-compiler=("$2" -std=c++20 -Wall -Wextra -Werror -I . -I .. -x c++)
+compiler=("$2" -std=c++20 -Wall -Wextra -Werror -I .. -x c++)
 
 read_by_compiler() {
-  printf '#include "%s"\n' lockstep.h kernels/*.h | "${compiler[@]}" -MM - | grep -o '[^ ]*\.h' |
+  printf '#include "lockstep/%s"\n' lockstep.h kernels/*.h | "${compiler[@]}" -MM - | grep -o '[^ ]*\.h' |
     sed 's,^../lockstep/,,' | sort -u
 }
 if ! diff <(read_by_compiler) <(find -- * -name '*.h' | sort); then

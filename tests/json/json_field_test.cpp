@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "json/json_field.h"
+#include "lockstep/json/json_field.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "json/json_members.h"
+#include "lockstep/json/json_members.h"
 #include "tests/support/user_error.h"
 
 namespace lockstep {

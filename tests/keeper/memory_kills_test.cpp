@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "keeper/diagnosis.h"
+#include "lockstep/keeper/diagnosis.h"
 #include "tests/support/temporary_directory.h"
 
 namespace lockstep {

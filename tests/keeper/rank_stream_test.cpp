@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "keeper/rank_stream.h"
+#include "lockstep/keeper/rank_stream.h"
 
 #include <csignal>
 #include <fcntl.h>
@@ -9,8 +9,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "core/error.h"
-#include "core/process.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/process.h"
 #include "tests/support/eventually.h"
 #include "tests/support/temporary_directory.h"
 

@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <gtest/gtest.h>
 
-#include "core/file.h"
-#include "core/process.h"
-#include "keeper/diagnosis.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/process.h"
+#include "lockstep/keeper/diagnosis.h"
 #include "tests/support/eventually.h"
 
 namespace lockstep {

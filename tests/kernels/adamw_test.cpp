@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/adamw.h"
+#include "lockstep/kernels/adamw.h"
 
 #include "kernels/expectations.h"
 

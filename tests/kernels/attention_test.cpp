@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/attention.h"
+#include "lockstep/kernels/attention.h"
 
 #include <array>
 
 #include "kernels/expectations.h"
-#include "kernels/matmul.h"
+#include "lockstep/kernels/matmul.h"
 
 namespace lockstep::testing {
 namespace {

@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/batched_matmul.h"
-#include "kernels/matmul.h"
 #include "kernels/values.h"
+#include "lockstep/kernels/batched_matmul.h"
+#include "lockstep/kernels/matmul.h"
 
 namespace lockstep::testing {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/batched_matmul.h"
+#include "lockstep/kernels/batched_matmul.h"
 
 #include "kernels/batched_matmul_cases.h"
-#include "kernels/matmul.h"
+#include "lockstep/kernels/matmul.h"
 #include "support/user_error.h"
 
 namespace lockstep::testing {

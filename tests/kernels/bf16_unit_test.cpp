@@ -6,9 +6,9 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/cpu/tiles.h"
-#include "kernels/processor.h"
 #include "kernels/product_operands.h"
+#include "lockstep/kernels/cpu/tiles.h"
+#include "lockstep/kernels/processor.h"
 
 namespace lockstep::testing {
 namespace {

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "kernels/attention.h"
-#include "kernels/cached_attention.h"
 #include "kernels/values.h"
+#include "lockstep/kernels/attention.h"
+#include "lockstep/kernels/cached_attention.h"
 
 namespace lockstep::testing {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/comparison.h"
+#include "lockstep/kernels/comparison.h"
 
 #include "kernels/broadcast_reference.h"
 #include "kernels/expectations.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/convert.h"
+#include "lockstep/kernels/convert.h"
 
 #include "kernels/expectations.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/copy_rows.h"
+#include "lockstep/kernels/copy_rows.h"
 
 #include "kernels/expectations.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cross_entropy.h"
+#include "lockstep/kernels/cross_entropy.h"
 
 #include "kernels/expectations.h"
 

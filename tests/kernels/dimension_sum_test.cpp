@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "kernels/sum.h"
 #include "kernels/values.h"
+#include "lockstep/kernels/sum.h"
 
 namespace lockstep::testing {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/dropout.h"
+#include "lockstep/kernels/dropout.h"
 
 #include "kernels/expectations.h"
 

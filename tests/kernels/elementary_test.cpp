@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/elementary.h"
+#include "lockstep/kernels/elementary.h"
 
 #include <cmath>
 #include <functional>
 #include <gtest/gtest.h>
 #include <numbers>
 
-#include "kernels/random.h"
+#include "lockstep/kernels/random.h"
 
 namespace lockstep::elementary_test {
 namespace {

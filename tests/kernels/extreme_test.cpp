@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/extreme.h"
+#include "lockstep/kernels/extreme.h"
 
 #include "kernels/expectations.h"
 #include "kernels/function_reference.h"

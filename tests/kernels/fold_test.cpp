@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/fold.h"
+#include "lockstep/kernels/fold.h"
 
 #include "kernels/expectations.h"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sigmoid, SiLU, roots and powers.
-#include "kernels/elementwise.h"
 #include "kernels/expectations.h"
-#include "kernels/math.h"
-#include "kernels/power.h"
-#include "kernels/sigmoid.h"
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/kernels/math.h"
+#include "lockstep/kernels/power.h"
+#include "lockstep/kernels/sigmoid.h"
 
 namespace lockstep::testing {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/extreme.h"
 #include "kernels/values.h"
+#include "lockstep/kernels/extreme.h"
 
 namespace lockstep::testing {
 

@@ -2,8 +2,8 @@
 #include <bit>
 #include <gtest/gtest.h>
 
-#include "kernels/cpu/gemm_vector.h"
-#include "kernels/random.h"
+#include "lockstep/kernels/cpu/gemm_vector.h"
+#include "lockstep/kernels/random.h"
 
 namespace lockstep {
 namespace {

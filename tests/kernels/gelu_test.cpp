@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/gelu.h"
+#include "lockstep/kernels/gelu.h"
 
 #include <numbers>
 

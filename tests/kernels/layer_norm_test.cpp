@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/layer_norm.h"
+#include "lockstep/kernels/layer_norm.h"
 
 #include "kernels/expectations.h"
-#include "kernels/matmul.h"
+#include "lockstep/kernels/matmul.h"
 
 namespace lockstep::testing {
 namespace {

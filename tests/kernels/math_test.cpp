@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/math.h"
+#include "lockstep/kernels/math.h"
 
 #include <bit>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/cpu/gelu.h"
+#include "lockstep/kernels/cpu/gelu.h"
 
 namespace lockstep {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/matmul.h"
+#include "lockstep/kernels/matmul.h"
 
 #include <array>
 
-#include "kernels/gelu.h"
-#include "kernels/matmul_plans.h"
 #include "kernels/product_operands.h"
+#include "lockstep/kernels/gelu.h"
+#include "lockstep/kernels/matmul_plans.h"
 
 namespace lockstep::testing {
 namespace {

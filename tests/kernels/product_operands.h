@@ -7,8 +7,8 @@
 #include <functional>
 #include <gtest/gtest.h>
 
-#include "kernels/matmul.h"
 #include "kernels/values.h"
+#include "lockstep/kernels/matmul.h"
 
 namespace lockstep::testing {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/random_fill.h"
+#include "lockstep/kernels/random_fill.h"
 
 #include "kernels/expectations.h"
 

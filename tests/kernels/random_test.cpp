@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/random.h"
+#include "lockstep/kernels/random.h"
 
 #include <gtest/gtest.h>
 #include <set>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/rotary.h"
+#include "lockstep/kernels/rotary.h"
 
 #include "kernels/expectations.h"
 

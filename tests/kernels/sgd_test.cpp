@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/sgd.h"
+#include "lockstep/kernels/sgd.h"
 
 #include "kernels/expectations.h"
 

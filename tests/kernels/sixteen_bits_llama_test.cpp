@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of a Llama in 16 bits, compared with fp32 as in sixteen_bits_test.cpp.
-#include "kernels/layer_norm.h"
-#include "kernels/rotary.h"
 #include "kernels/rounded_once.h"
-#include "kernels/swiglu.h"
+#include "lockstep/kernels/layer_norm.h"
+#include "lockstep/kernels/rotary.h"
+#include "lockstep/kernels/swiglu.h"
 
 namespace lockstep::testing {
 namespace {

@@ -4,20 +4,20 @@
 #include <array>
 #include <functional>
 
-#include "kernels/arithmetic.h"
-#include "kernels/attention.h"
 #include "kernels/batched_matmul_cases.h"
-#include "kernels/convert.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/dropout.h"
-#include "kernels/embedding.h"
-#include "kernels/gelu.h"
-#include "kernels/layer_norm.h"
 #include "kernels/product_operands.h"
 #include "kernels/rounded_once.h"
-#include "kernels/softmax.h"
-#include "kernels/sum.h"
-#include "kernels/transpose.h"
+#include "lockstep/kernels/arithmetic.h"
+#include "lockstep/kernels/attention.h"
+#include "lockstep/kernels/convert.h"
+#include "lockstep/kernels/cross_entropy.h"
+#include "lockstep/kernels/dropout.h"
+#include "lockstep/kernels/embedding.h"
+#include "lockstep/kernels/gelu.h"
+#include "lockstep/kernels/layer_norm.h"
+#include "lockstep/kernels/softmax.h"
+#include "lockstep/kernels/sum.h"
+#include "lockstep/kernels/transpose.h"
 
 namespace lockstep::testing {
 namespace {

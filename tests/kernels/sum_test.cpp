@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/sum.h"
+#include "lockstep/kernels/sum.h"
 
 #include <gtest/gtest.h>
 

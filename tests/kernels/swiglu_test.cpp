@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/swiglu.h"
+#include "lockstep/kernels/swiglu.h"
 
 #include <limits>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/trace.h"
+#include "lockstep/kernels/trace.h"
 
 #include <gtest/gtest.h>
 #include <thread>

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/transpose.h"
 #include "kernels/values.h"
+#include "lockstep/kernels/transpose.h"
 
 namespace lockstep::testing {
 

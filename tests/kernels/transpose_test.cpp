@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/transpose.h"
+#include "lockstep/kernels/transpose.h"
 
 #include "kernels/transpose_cases.h"
 

@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/kernel.h"
-#include "kernels/random.h"
+#include "lockstep/kernels/kernel.h"
+#include "lockstep/kernels/random.h"
 
 namespace lockstep::testing {
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "comm/world.h"
-#include "core/hash.h"
-#include "language/known_facts.h"
-#include "language/language_data.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/language/known_facts.h"
+#include "lockstep/language/language_data.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
 #include "tokenizer/golden_tokenizers.h"

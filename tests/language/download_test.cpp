@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "language/download.h"
+#include "lockstep/language/download.h"
 
 #include <gtest/gtest.h>
 
-#include "core/file.h"
-#include "store/sha256.h"
+#include "lockstep/core/file.h"
+#include "lockstep/store/sha256.h"
 #include "support/http_server.h"
 #include "support/small_files.h"
 #include "support/temporary_directory.h"

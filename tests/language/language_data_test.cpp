@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Starts on large texts: which of their bytes are read, and in how much memory.
-#include "language/language_data.h"
+#include "lockstep/language/language_data.h"
 
 #include <chrono>
 #include <cstdlib>
@@ -8,14 +8,14 @@
 #include <fstream>
 #include <gtest/gtest.h>
 
-#include "comm/local_communicator.h"
-#include "core/hash.h"
-#include "data/corpus.h"
-#include "data/read_corpus.h"
-#include "language/known_facts.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/data/corpus.h"
+#include "lockstep/data/read_corpus.h"
+#include "lockstep/language/known_facts.h"
+#include "lockstep/tokenizer/char_tokenizer.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
-#include "tokenizer/char_tokenizer.h"
 
 namespace lockstep {
 namespace {

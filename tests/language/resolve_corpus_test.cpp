@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "language/resolve_corpus.h"
+#include "lockstep/language/resolve_corpus.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -8,9 +8,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "core/error.h"
-#include "core/text.h"
-#include "data/read_corpus.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/data/read_corpus.h"
 #include "support/http_server.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "language/token_file.h"
+#include "lockstep/language/token_file.h"
 
 #include <array>
 #include <chrono>
@@ -16,14 +16,14 @@
 #include <unistd.h>
 #include <utility>
 
-#include "comm/local_communicator.h"
-#include "data/corpus.h"
-#include "language/language_data.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/data/corpus.h"
+#include "lockstep/language/language_data.h"
+#include "lockstep/tokenizer/char_tokenizer.h"
+#include "lockstep/tokenizer/load_tokenizer.h"
 #include "support/small_files.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
-#include "tokenizer/char_tokenizer.h"
-#include "tokenizer/load_tokenizer.h"
 
 namespace lockstep {
 namespace {

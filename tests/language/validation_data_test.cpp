@@ -3,10 +3,10 @@
 #include <cstdlib>
 #include <gtest/gtest.h>
 
-#include "comm/local_communicator.h"
-#include "core/hash.h"
-#include "core/text.h"
-#include "language/language_data.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/core/text.h"
+#include "lockstep/language/language_data.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "metrics/metrics.h"
+#include "lockstep/metrics/metrics.h"
 
 #include <csignal>
 #include <filesystem>
@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/user_error.h"
 

@@ -2,9 +2,9 @@
 // What the engine asks of every family.
 #include <gtest/gtest.h>
 
-#include "models/family.h"
-#include "tensor/autograd.h"
-#include "tensor/create.h"
+#include "lockstep/models/family.h"
+#include "lockstep/tensor/autograd.h"
+#include "lockstep/tensor/create.h"
 
 namespace lockstep {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/addresses.h"
+#include "lockstep/net/addresses.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "core/error.h"
-#include "net/socket.h"
+#include "lockstep/core/error.h"
+#include "lockstep/net/socket.h"
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,7 @@
 #include <future>
 #include <memory>
 
-#include "net/listener.h"
+#include "lockstep/net/listener.h"
 
 namespace lockstep {
 

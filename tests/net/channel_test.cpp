@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/channel.h"
+#include "lockstep/net/channel.h"
 
 #include <future>
 #include <gtest/gtest.h>
 #include <thread>
 
-#include "net/addresses.h"
-#include "net/listener.h"
+#include "lockstep/net/addresses.h"
+#include "lockstep/net/listener.h"
 #include "support/relay.h"
 #include "tests/net/channel_pair.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/listener.h"
+#include "lockstep/net/listener.h"
 
 #include <cerrno>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <thread>
 
-#include "net/addresses.h"
+#include "lockstep/net/addresses.h"
 #include "support/relay.h"
 #include "tests/net/channel_pair.h"
 

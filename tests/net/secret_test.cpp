@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "net/secret.h"
+#include "lockstep/net/secret.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 #include "support/temporary_directory.h"
 
 namespace lockstep {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/module.h"
+#include "lockstep/nn/module.h"
 
-#include "nn/layers.h"
-#include "parameters/parameter_space.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/parameters/parameter_space.h"
+#include "lockstep/tensor/ops.h"
 #include "support/gradient_check.h"
-#include "tensor/ops.h"
 
 namespace lockstep::module_test {
 namespace {

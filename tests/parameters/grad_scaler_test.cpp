@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GradScaler in hand-written loops: its rules, the order of its calls, and that it does not change the
 // result.
-#include "parameters/grad_scaler.h"
+#include "lockstep/parameters/grad_scaler.h"
 
 #include <cmath>
 #include <functional>
 #include <limits>
 
-#include "kernels/adamw.h"
-#include "parameters/optimizer.h"
+#include "lockstep/kernels/adamw.h"
+#include "lockstep/parameters/optimizer.h"
+#include "lockstep/tensor/ops.h"
 #include "support/golden.h"
 #include "support/gradient_check.h"
 #include "support/user_error.h"
-#include "tensor/ops.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parameters/learning_rate.h"
+#include "lockstep/parameters/learning_rate.h"
 
 #include <gtest/gtest.h>
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares ten steps of each optimizer with its definition in doubles.
-#include "parameters/optimizer.h"
+#include "lockstep/parameters/optimizer.h"
 
 #include <cmath>
 #include <vector>
 
-#include "parameters/gradient_norm.h"
+#include "lockstep/parameters/gradient_norm.h"
+#include "lockstep/tensor/ops.h"
 #include "support/gradient_check.h"
-#include "tensor/ops.h"
 
 namespace lockstep::optimizer_test {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "parameters/parameter_space.h"
+#include "lockstep/parameters/parameter_space.h"
 
 #include <gtest/gtest.h>
 
-#include "parameters/gradient_norm.h"
-#include "tensor/autograd.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
+#include "lockstep/parameters/gradient_norm.h"
+#include "lockstep/tensor/autograd.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 namespace {

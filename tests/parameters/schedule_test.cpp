@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "parameters/learning_rate.h"
+#include "lockstep/parameters/learning_rate.h"
 
 namespace lockstep {
 namespace {

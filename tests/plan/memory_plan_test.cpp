@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/memory_plan.h"
+#include "lockstep/plan/memory_plan.h"
 
 #include <gtest/gtest.h>
 
-#include "core/text.h"
-#include "dist/data_parallel.h"
-#include "nn/layers.h"
-#include "parameters/optimizer.h"
-#include "plan/memory_advice.h"
+#include "lockstep/core/text.h"
+#include "lockstep/dist/data_parallel.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/parameters/optimizer.h"
+#include "lockstep/plan/memory_advice.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
+#include "lockstep/train/language_task.h"
 #include "support/config_support.h"
 #include "support/counting_pool.h"
 #include "support/temporary_directory.h"
 #include "support/tiny_training.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
-#include "train/language_task.h"
 
 namespace lockstep {
 namespace {

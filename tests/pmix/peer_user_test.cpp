@@ -5,9 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/clock.h"
-#include "net/socket.h"
-#include "pmix/port_guard.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/net/socket.h"
+#include "lockstep/pmix/port_guard.h"
 
 namespace lockstep {
 namespace {

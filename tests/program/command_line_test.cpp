@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "program/command_line.h"
+#include "lockstep/program/command_line.h"
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "program/output_relay.h"
+#include "lockstep/program/output_relay.h"
 
 #include <cerrno>
 #include <csignal>
@@ -8,7 +8,7 @@
 #include <thread>
 #include <unistd.h>
 
-#include "core/process.h"
+#include "lockstep/core/process.h"
 #include "tests/support/eventually.h"
 #include "tests/support/temporary_directory.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "program/private_folder.h"
+#include "lockstep/program/private_folder.h"
 
 #include <csignal>
 #include <functional>

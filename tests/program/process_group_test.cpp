@@ -2,8 +2,8 @@
 #include <csignal>
 #include <gtest/gtest.h>
 
-#include "core/process.h"
-#include "program/signals.h"
+#include "lockstep/core/process.h"
+#include "lockstep/program/signals.h"
 #include "tests/support/eventually.h"
 
 namespace lockstep {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "program/program.h"
+#include "lockstep/program/program.h"
 
 #include <algorithm>
 #include <csignal>
@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 #include "tests/support/temporary_directory.h"
 
 namespace lockstep {

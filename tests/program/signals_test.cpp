@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "program/signals.h"
+#include "lockstep/program/signals.h"
 
 #include <csignal>
 #include <gtest/gtest.h>

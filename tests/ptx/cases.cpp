@@ -7,8 +7,8 @@
 
 #include <cstdio>
 
-#include "core/error.h"
-#include "core/gpu.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/gpu.h"
 
 namespace lockstep::predicted {
 namespace {

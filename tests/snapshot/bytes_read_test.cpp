@@ -5,8 +5,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "huggingface/source_model.h"
-#include "snapshot/run_folder.h"
+#include "lockstep/huggingface/source_model.h"
+#include "lockstep/snapshot/run_folder.h"
 #include "tests/support/held_tensors.h"
 #include "tests/support/tiny_training.h"
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "snapshot/found_run.h"
+#include "lockstep/snapshot/found_run.h"
 
 #include <gtest/gtest.h>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "job/resolve.h"
-#include "metrics/metrics.h"
+#include "lockstep/job/resolve.h"
+#include "lockstep/metrics/metrics.h"
 #include "support/temporary_directory.h"
 
 namespace lockstep {

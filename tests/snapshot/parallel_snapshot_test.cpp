@@ -6,12 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "comm/local_communicator.h"
-#include "core/error.h"
-#include "snapshot/snapshot_writer.h"
-#include "snapshot/stored_snapshot.h"
-#include "store/object_store.h"
-#include "tensor/safetensors.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/core/error.h"
+#include "lockstep/snapshot/snapshot_writer.h"
+#include "lockstep/snapshot/stored_snapshot.h"
+#include "lockstep/store/object_store.h"
+#include "lockstep/tensor/safetensors.h"
 #include "tests/support/config_support.h"
 #include "tests/support/held_tensors.h"
 #include "tests/support/temporary_directory.h"

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 #include <map>
 
-#include "snapshot/run_folder.h"
-#include "snapshot/snapshot_store.h"
-#include "snapshot/stored_snapshot.h"
-#include "tensor/create.h"
+#include "lockstep/snapshot/run_folder.h"
+#include "lockstep/snapshot/snapshot_store.h"
+#include "lockstep/snapshot/stored_snapshot.h"
+#include "lockstep/tensor/create.h"
 #include "tests/support/config_support.h"
 #include "tests/support/held_tensors.h"
 #include "tests/support/tiny_training.h"

@@ -7,11 +7,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "comm/local_communicator.h"
-#include "core/error.h"
-#include "parameters/optimizer.h"
-#include "snapshot/snapshot_store.h"
-#include "snapshot/stored_snapshot.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/core/error.h"
+#include "lockstep/parameters/optimizer.h"
+#include "lockstep/snapshot/snapshot_store.h"
+#include "lockstep/snapshot/stored_snapshot.h"
 #include "tests/support/config_support.h"
 #include "tests/support/held_tensors.h"
 #include "tests/support/load_snapshot.h"

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
-#include "core/hash.h"
-#include "snapshot/snapshot_store.h"
-#include "tensor/create.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/snapshot/snapshot_store.h"
+#include "lockstep/tensor/create.h"
 #include "tests/support/config_support.h"
 #include "tests/support/held_tensors.h"
 #include "tests/support/load_snapshot.h"

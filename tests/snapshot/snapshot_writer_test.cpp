@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <thread>
 
-#include "job/resolve.h"
-#include "tensor/create.h"
+#include "lockstep/job/resolve.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/train/run_snapshots.h"
 #include "tests/support/aws.h"
 #include "tests/support/http_server.h"
 #include "tests/support/load_snapshot.h"
 #include "tests/support/temporary_directory.h"
-#include "train/run_snapshots.h"
 
 namespace lockstep {
 namespace {

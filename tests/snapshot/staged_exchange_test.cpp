@@ -2,9 +2,9 @@
 // A rank's share of a snapshot for a bucket is in memory once: what it sends to others goes in rounds.
 #include <gtest/gtest.h>
 
-#include "comm/local_communicator.h"
-#include "core/memory.h"
-#include "snapshot/snapshot_files.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/snapshot/snapshot_files.h"
 #include "tests/support/held_tensors.h"
 
 namespace lockstep {

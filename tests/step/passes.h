@@ -8,8 +8,8 @@
 #include <typeinfo>
 #include <vector>
 
-#include "kernels/cost.h"
-#include "parameters/parameter_space.h"
+#include "lockstep/kernels/cost.h"
+#include "lockstep/parameters/parameter_space.h"
 
 namespace lockstep {
 

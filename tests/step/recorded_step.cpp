@@ -3,11 +3,11 @@
 
 #include <cstdlib>
 
-#include "core/gpu.h"
 #include "emulator/emulator.h"
-#include "nn/module.h"
-#include "train/language_task.h"
-#include "train/step_runner.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/nn/module.h"
+#include "lockstep/train/language_task.h"
+#include "lockstep/train/step_runner.h"
 
 namespace lockstep {
 namespace {

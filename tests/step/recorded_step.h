@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "job/job.h"
+#include "lockstep/job/job.h"
 #include "step/passes.h"
 
 namespace lockstep {

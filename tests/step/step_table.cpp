@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/text.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {

@@ -2,8 +2,8 @@
 #include <cstdlib>
 #include <gtest/gtest.h>
 
-#include "core/file.h"
-#include "job/resolve.h"
+#include "lockstep/core/file.h"
+#include "lockstep/job/resolve.h"
 #include "step/step_table.h"
 #include "support/temporary_directory.h"
 

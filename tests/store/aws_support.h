@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <gtest/gtest.h>
 
-#include "store/s3_client.h"
+#include "lockstep/store/s3_client.h"
 #include "tests/support/aws.h"
 #include "tests/support/http_server.h"
 #include "tests/support/temporary_directory.h"

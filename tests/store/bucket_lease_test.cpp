@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/bucket_lease.h"
+#include "lockstep/store/bucket_lease.h"
 
 #include <atomic>
 #include <mutex>
 #include <optional>
 #include <thread>
 
-#include "core/clock.h"
-#include "core/process.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/core/process.h"
 #include "tests/store/aws_support.h"
 #include "tests/store/start_of.h"
 #include "tests/support/eventually.h"

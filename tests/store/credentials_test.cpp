@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/credentials.h"
+#include "lockstep/store/credentials.h"
 
 #include <atomic>
 #include <ctime>
 
-#include "store/http.h"
+#include "lockstep/store/http.h"
 #include "tests/store/aws_support.h"
 #include "tests/support/http_server.h"
 #include "tests/support/user_error.h"

@@ -8,10 +8,10 @@
 #include <thread>
 #include <unistd.h>
 
-#include "core/error.h"
-#include "core/process.h"
-#include "store/object_store.h"
-#include "store/owner.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/process.h"
+#include "lockstep/store/object_store.h"
+#include "lockstep/store/owner.h"
 #include "tests/store/put_group.h"
 #include "tests/store/start_of.h"
 #include "tests/support/eventually.h"

@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "store/object_store.h"
+#include "lockstep/core/error.h"
+#include "lockstep/store/object_store.h"
 #include "tests/store/put_group.h"
 #include "tests/support/temporary_directory.h"
 

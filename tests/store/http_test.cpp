@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/http.h"
+#include "lockstep/store/http.h"
 
 #include <array>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "store/object_store.h"
+#include "lockstep/store/object_store.h"
 
 namespace lockstep {
 

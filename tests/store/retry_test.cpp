@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 
-#include "store/http.h"
+#include "lockstep/store/http.h"
 #include "tests/support/user_error.h"
 
 namespace lockstep {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/s3_address.h"
+#include "lockstep/store/s3_address.h"
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {

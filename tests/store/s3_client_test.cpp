@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "store/s3_client.h"
+#include "lockstep/store/s3_client.h"
 
 #include <array>
 #include <atomic>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 #include "tests/store/aws_support.h"
 
 namespace lockstep {

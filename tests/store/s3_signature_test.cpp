@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "store/credentials.h"
+#include "lockstep/store/credentials.h"
 
 namespace lockstep {
 namespace {

@@ -2,8 +2,8 @@
 #include <array>
 #include <atomic>
 
-#include "core/error.h"
-#include "store/s3_client.h"
+#include "lockstep/core/error.h"
+#include "lockstep/store/s3_client.h"
 #include "tests/store/aws_support.h"
 #include "tests/store/put_group.h"
 #include "tests/support/user_error.h"

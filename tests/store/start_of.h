@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "store/owner.h"
+#include "lockstep/store/owner.h"
 
 namespace lockstep {
 

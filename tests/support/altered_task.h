@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "train/task.h"
+#include "lockstep/train/task.h"
 
 namespace lockstep {
 

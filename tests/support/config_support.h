@@ -4,21 +4,21 @@
 #include <string>
 #include <vector>
 
-#include "job/keys.h"
-#include "job/resolve.h"
+#include "lockstep/job/keys.h"
+#include "lockstep/job/resolve.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
 
 namespace lockstep {
 
 /// Returns the settings of a program called train_gpt with these arguments.
-inline Settings load_words(std::vector<const char*> words, const Layer& defaults = {}) {
+inline Settings load_words(std::vector<const char*> words, const SettingLayer& defaults = {}) {
   words.insert(words.begin(), "/somewhere/bin/train_gpt");
   return load_settings(split_arguments(static_cast<int>(words.size()), words.data()), defaults);
 }
 
 /// Returns the job of a program called train_gpt with these arguments.
-inline Job load(const std::vector<const char*>& words, const Layer& defaults = {}) {
+inline Job load(const std::vector<const char*>& words, const SettingLayer& defaults = {}) {
   return job_of(load_words(words, defaults));
 }
 

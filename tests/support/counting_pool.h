@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/memory_pool.h"
+#include "lockstep/core/memory_pool.h"
 
 namespace lockstep {
 

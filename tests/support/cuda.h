@@ -9,9 +9,9 @@
 #include <random>
 #include <vector>
 
-#include "core/gpu.h"
-#include "core/memory.h"
-#include "kernels/view.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/kernels/view.h"
 
 #if defined(LOCKSTEP_EMULATED)
 namespace emulator {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <thread>
 
-#include "core/clock.h"
+#include "lockstep/core/clock.h"
 
 namespace lockstep {
 

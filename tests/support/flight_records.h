@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/flight_recorder.h"
+#include "lockstep/comm/flight_recorder.h"
 
 namespace lockstep {
 

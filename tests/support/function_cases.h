@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor/ops.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "tensor/create.h"
-#include "tensor/ops.h"
-#include "tensor/safetensors.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
+#include "lockstep/tensor/safetensors.h"
 
 namespace lockstep {
 

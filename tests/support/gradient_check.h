@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "tensor/autograd.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
+#include "lockstep/tensor/autograd.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 

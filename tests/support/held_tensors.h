@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "parameters/placed_tensors.h"
-#include "snapshot/snapshot_store.h"
+#include "lockstep/parameters/placed_tensors.h"
+#include "lockstep/snapshot/snapshot_store.h"
 
 namespace lockstep {
 

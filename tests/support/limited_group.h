@@ -5,7 +5,7 @@
 #include <string>
 #include <unistd.h>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 #include "tests/support/temporary_directory.h"
 
 namespace lockstep {

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "snapshot/snapshot_store.h"
-#include "tensor/safetensors.h"
+#include "lockstep/snapshot/snapshot_store.h"
+#include "lockstep/tensor/safetensors.h"
 
 namespace lockstep {
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 #include "support/eventually.h"
 #include "support/program.h"
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "parameters/parameter_space.h"
+#include "lockstep/parameters/parameter_space.h"
+#include "lockstep/tensor/ops.h"
 #include "support/function_cases.h"
 #include "support/gradient_check.h"
-#include "tensor/ops.h"
 
 namespace lockstep {
 

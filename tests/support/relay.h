@@ -8,8 +8,8 @@
 #include <string>
 #include <thread>
 
-#include "core/clock.h"
-#include "net/socket.h"
+#include "lockstep/core/clock.h"
+#include "lockstep/net/socket.h"
 
 namespace lockstep {
 

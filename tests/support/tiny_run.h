@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "data/corpus.h"
-#include "data/examples.h"
-#include "job/keys.h"
-#include "job/resolve.h"
+#include "lockstep/data/corpus.h"
+#include "lockstep/data/examples.h"
+#include "lockstep/job/keys.h"
+#include "lockstep/job/resolve.h"
+#include "lockstep/tokenizer/char_tokenizer.h"
+#include "lockstep/train/language_task.h"
+#include "lockstep/train/trainer.h"
 #include "support/altered_task.h"
 #include "support/run_result.h"
 #include "support/temporary_directory.h"
-#include "tokenizer/char_tokenizer.h"
-#include "train/language_task.h"
-#include "train/trainer.h"
 
 namespace lockstep {
 
@@ -46,7 +46,7 @@ inline bool has_examples(const Job& job) {
 }
 
 /// Opens the model of model.from and takes its sizes. `set`: what the user has set, besides that key.
-inline std::unique_ptr<SourceModel> take_source(Job& job, const World& world, const Layer& set = {}) {
+inline std::unique_ptr<SourceModel> take_source(Job& job, const World& world, const SettingLayer& set = {}) {
   std::unique_ptr<SourceModel> source = open_source(job, world);
   Settings given(job_keys());
   given.add(set);

@@ -4,9 +4,9 @@
 #include <functional>
 #include <gtest/gtest.h>
 
-#include "comm/local_communicator.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/train/trainer.h"
 #include "support/tiny_run.h"
-#include "train/trainer.h"
 
 namespace lockstep {
 
@@ -19,7 +19,7 @@ struct QuietStderr {
 /// Returns the settings of a job in which these keys are left open.
 inline Settings settings_of(const Job& job, const std::vector<std::string>& open) {
   const Settings all = job_keys().settings_of(job);
-  Layer set;
+  SettingLayer set;
   for (const Key& key : job_keys().keys())
     if (std::ranges::count(open, key.name) == 0) set.push_back({key.name, all[key.name], ""});
   Settings settings(job_keys());

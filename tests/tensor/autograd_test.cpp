@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor/autograd.h"
+#include "lockstep/tensor/autograd.h"
 
 #include <gtest/gtest.h>
 
+#include "lockstep/tensor/ops.h"
 #include "support/gradient_check.h"
-#include "tensor/ops.h"
 
 namespace lockstep::autograd_test {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares a function that runs again in the backward with the same function without recomputation.
-#include "tensor/checkpoint.h"
+#include "lockstep/tensor/checkpoint.h"
 
+#include "lockstep/tensor/ops.h"
 #include "support/gradient_check.h"
-#include "tensor/ops.h"
 
 namespace lockstep::checkpoint_test {
 namespace {

@@ -4,8 +4,8 @@
 #include <functional>
 #include <vector>
 
+#include "lockstep/tensor/ops.h"
 #include "support/gradient_check.h"
-#include "tensor/ops.h"
 
 namespace lockstep::dropout_test {
 namespace {

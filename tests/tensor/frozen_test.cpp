@@ -2,11 +2,11 @@
 // Frozen inputs cost nothing in the backward. Trained inputs get the same gradient as without frozen ones.
 #include <gtest/gtest.h>
 
-#include "kernels/kernel.h"
+#include "lockstep/kernels/kernel.h"
+#include "lockstep/tensor/autograd.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 #include "support/op_cases.h"
-#include "tensor/autograd.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
 
 namespace lockstep::frozen_test {
 namespace {

@@ -3,8 +3,8 @@
 // finite and for equal ones.
 #include <functional>
 
+#include "lockstep/tensor/operators.h"
 #include "support/golden.h"
-#include "tensor/operators.h"
 
 namespace lockstep::golden_test {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "tensor/ops.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep::golden_test {
 namespace {

@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
-#include "core/error.h"
-#include "tensor/autograd.h"
-#include "tensor/checkpoint.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
+#include "lockstep/core/error.h"
+#include "lockstep/tensor/autograd.h"
+#include "lockstep/tensor/checkpoint.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep::long_tape_test {
 namespace {

@@ -2,8 +2,8 @@
 // Checks the values of losses, and the inputs that operations refuse.
 #include <cmath>
 
+#include "lockstep/tensor/ops.h"
 #include "support/gradient_check.h"
-#include "tensor/ops.h"
 
 namespace lockstep::loss_test {
 namespace {

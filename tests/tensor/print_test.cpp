@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor/print.h"
+#include "lockstep/tensor/print.h"
 
 #include <gtest/gtest.h>
 #include <limits>
 
-#include "tensor/create.h"
-#include "tensor/ops.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor/safetensors.h"
+#include "lockstep/tensor/safetensors.h"
 
 #include <algorithm>
 #include <cstring>

@@ -4,8 +4,8 @@
 #include <functional>
 #include <gtest/gtest.h>
 
+#include "lockstep/tensor/ops.h"
 #include "support/gradient_check.h"
-#include "tensor/ops.h"
 
 namespace lockstep::tape_order_test {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tensor/tensor.h"
+#include "lockstep/tensor/tensor.h"
 
 #include <gtest/gtest.h>
 #include <numeric>
 
-#include "core/dtype.h"
-#include "tensor/autograd.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
+#include "lockstep/core/dtype.h"
+#include "lockstep/tensor/autograd.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep::tensor_test {
 namespace {

@@ -3,9 +3,9 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 
+#include "lockstep/tokenizer/tokenizer_json.h"
 #include "support/user_error.h"
 #include "tokenizer/golden_tokenizers.h"
-#include "tokenizer/tokenizer_json.h"
 
 namespace lockstep {
 namespace {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/byte_pair_tokenizer.h"
+#include "lockstep/tokenizer/byte_pair_tokenizer.h"
 
 #include <gtest/gtest.h>
 #include <set>
 
+#include "lockstep/tokenizer/utf8.h"
+#include "lockstep/tokenizer/write_tokenizer_json.h"
+#include "lockstep/unicode/normalization.h"
 #include "support/crc32.h"
 #include "support/user_error.h"
 #include "tokenizer/golden_tokenizers.h"
-#include "tokenizer/utf8.h"
-#include "tokenizer/write_tokenizer_json.h"
-#include "unicode/normalization.h"
 
 namespace lockstep {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/char_tokenizer.h"
+#include "lockstep/tokenizer/char_tokenizer.h"
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
+#include "lockstep/tokenizer/load_tokenizer.h"
+#include "lockstep/tokenizer/utf8.h"
+#include "lockstep/tokenizer/write_tokenizer_json.h"
 #include "support/user_error.h"
-#include "tokenizer/load_tokenizer.h"
-#include "tokenizer/utf8.h"
-#include "tokenizer/write_tokenizer_json.h"
 
 namespace lockstep {
 namespace {

@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 #include <string>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
+#include "lockstep/tokenizer/load_tokenizer.h"
 #include "support/full_pipe.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
 #include "tokenizer/golden_tokenizers.h"
-#include "tokenizer/load_tokenizer.h"
 
 namespace lockstep {
 namespace {

@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "lockstep/tokenizer/load_tokenizer.h"
+#include "lockstep/tokenizer/splitter.h"
 #include "support/temporary_directory.h"
-#include "tokenizer/load_tokenizer.h"
-#include "tokenizer/splitter.h"
 
 namespace lockstep {
 

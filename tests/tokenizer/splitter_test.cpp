@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/splitter.h"
+#include "lockstep/tokenizer/splitter.h"
 
 #include <gtest/gtest.h>
 #include <vector>

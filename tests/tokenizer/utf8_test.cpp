@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tokenizer/utf8.h"
+#include "lockstep/tokenizer/utf8.h"
 
 #include <gtest/gtest.h>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 #include "support/user_error.h"
 
 namespace lockstep {

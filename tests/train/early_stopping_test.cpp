@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 #include <limits>
 
+#include "lockstep/train/evaluation.h"
 #include "support/tiny_training.h"
 #include "support/user_error.h"
-#include "train/evaluation.h"
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "models/llama/llama_options.h"
+#include "lockstep/models/llama/llama_options.h"
 #include "tests/support/tiny_training.h"
 
 namespace lockstep {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/evaluation.h"
+#include "lockstep/train/evaluation.h"
 
 #include <fstream>
 #include <gtest/gtest.h>
 
-#include "data/corpus.h"
-#include "data/examples.h"
-#include "language/language_data.h"
+#include "lockstep/data/corpus.h"
+#include "lockstep/data/examples.h"
+#include "lockstep/language/language_data.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tokenizer/char_tokenizer.h"
+#include "lockstep/train/language_task.h"
+#include "lockstep/writing/score_text.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
-#include "tensor/create.h"
-#include "tokenizer/char_tokenizer.h"
-#include "train/language_task.h"
-#include "writing/score_text.h"
 
 namespace lockstep {
 namespace {

@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <thread>
 
-#include "core/error.h"
-#include "core/thread_pool.h"
-#include "tensor/operators.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/thread_pool.h"
+#include "lockstep/tensor/operators.h"
 #include "tests/support/config_support.h"
 #include "tests/support/tiny_training.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "language/language_data.h"
-#include "models/gpt2/initial_weights.h"
+#include "lockstep/language/language_data.h"
+#include "lockstep/models/gpt2/initial_weights.h"
 #include "support/golden.h"
 #include "support/tiny_training.h"
 

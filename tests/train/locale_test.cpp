@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <map>
 
-#include "core/file.h"
+#include "lockstep/core/file.h"
 #include "tests/support/foreign_locale.h"
 #include "tests/support/tiny_training.h"
 

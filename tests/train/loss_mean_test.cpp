@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/text.h"
-#include "data/loader.h"
-#include "tensor/autograd.h"
-#include "tensor/create.h"
+#include "lockstep/core/text.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/tensor/autograd.h"
+#include "lockstep/tensor/create.h"
 #include "tests/support/config_support.h"
 #include "tests/support/tiny_training.h"
 

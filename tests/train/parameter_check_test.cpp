@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/parameter_check.h"
+#include "lockstep/train/parameter_check.h"
 
 #include <gtest/gtest.h>
 #include <string>
 #include <vector>
 
-#include "comm/local_communicator.h"
-#include "core/error.h"
-#include "dist/parameters_hash.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/core/error.h"
+#include "lockstep/dist/parameters_hash.h"
+#include "lockstep/tensor/create.h"
 #include "support/user_error.h"
-#include "tensor/create.h"
 
 namespace lockstep {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/parameter_rules.h"
+#include "lockstep/train/parameter_rules.h"
 
 #include <gtest/gtest.h>
 
-#include "models/gpt2/gpt.h"
+#include "lockstep/models/gpt2/gpt.h"
 #include "support/user_error.h"
 
 namespace lockstep {

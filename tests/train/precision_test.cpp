@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 
-#include "tensor/ops.h"
+#include "lockstep/tensor/ops.h"
 #include "tests/support/config_support.h"
 #include "tests/support/tiny_training.h"
 

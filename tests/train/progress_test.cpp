@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/progress.h"
+#include "lockstep/train/progress.h"
 
 #include <cstdlib>
 #include <gtest/gtest.h>

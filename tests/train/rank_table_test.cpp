@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/rank_table.h"
+#include "lockstep/train/rank_table.h"
 
 #include <gtest/gtest.h>
 
-#include "comm/local_communicator.h"
+#include "lockstep/comm/local_communicator.h"
 
 namespace lockstep {
 namespace {

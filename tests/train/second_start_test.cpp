@@ -6,15 +6,15 @@
 #include <nlohmann/json.hpp>
 #include <stdlib.h>
 
-#include "core/error.h"
-#include "core/hash.h"
-#include "core/version.h"
-#include "metrics/metrics.h"
-#include "models/llama/llama_options.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/core/version.h"
+#include "lockstep/metrics/metrics.h"
+#include "lockstep/models/llama/llama_options.h"
+#include "lockstep/train/run_log.h"
 #include "tests/support/config_support.h"
 #include "tests/support/load_snapshot.h"
 #include "tests/support/tiny_training.h"
-#include "train/run_log.h"
 
 namespace lockstep {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "comm/stop_request.h"
-#include "core/error.h"
-#include "program/signals.h"
+#include "lockstep/comm/stop_request.h"
+#include "lockstep/core/error.h"
+#include "lockstep/program/signals.h"
 #include "tests/support/config_support.h"
 #include "tests/support/tiny_training.h"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/trainer.h"
+#include "lockstep/train/trainer.h"
 
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <set>
 
-#include "kernels/processor.h"
+#include "lockstep/kernels/processor.h"
 #include "tests/support/config_support.h"
 #include "tests/support/tiny_training.h"
 

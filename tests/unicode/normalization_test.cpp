@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "unicode/normalization.h"
+#include "lockstep/unicode/normalization.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "json/utf8.h"
+#include "lockstep/json/utf8.h"
+#include "lockstep/unicode/character_classes.h"
 #include "support/crc32.h"
 #include "support/temporary_directory.h"
-#include "unicode/character_classes.h"
 
 namespace lockstep {
 namespace {

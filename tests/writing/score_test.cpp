@@ -4,11 +4,11 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
-#include "comm/local_communicator.h"
-#include "core/error.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/core/error.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/writing/score_text.h"
 #include "support/user_error.h"
-#include "tensor/create.h"
-#include "writing/score_text.h"
 
 namespace lockstep::score_test {
 namespace {

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
-#include "tensor/create.h"
-#include "writing/write_texts.h"
+#include "lockstep/core/error.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/writing/write_texts.h"
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "apps/tutorial/exercises/exercise.h"
-#include "data/sampler.h"
+#include "lockstep/data/sampler.h"
 
 // CMake writes this file. Every program is in its own namespace. `programs` lists names and functions.
 #include ALL_PROGRAMS

@@ -7,8 +7,8 @@
 #include <iostream>
 #include <thread>
 
-#include "core/memory.h"
-#include "core/text.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {

@@ -11,17 +11,17 @@
 #include <vector>
 
 #include "apps/tutorial/options.h"
-#include "comm/world.h"
-#include "core/error.h"
-#include "core/file.h"
-#include "data/loader.h"
-#include "dist/data_parallel.h"
-#include "nn/layers.h"
-#include "nn/module.h"
-#include "parameters/optimizer.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
-#include "tensor/safetensors.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/dist/data_parallel.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/nn/module.h"
+#include "lockstep/parameters/optimizer.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
+#include "lockstep/tensor/safetensors.h"
 
 namespace lockstep {
 

@@ -6,18 +6,18 @@
 #include <string>
 
 #include "../options.h"
-#include "comm/world.h"
-#include "core/file.h"
-#include "data/corpus.h"
-#include "data/loader.h"
-#include "dist/data_parallel.h"
-#include "nn/generate.h"
-#include "nn/layers.h"
-#include "parameters/optimizer.h"
-#include "tensor/create.h"
-#include "tensor/operators.h"
-#include "tensor/safetensors.h"
-#include "tokenizer/char_tokenizer.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/file.h"
+#include "lockstep/data/corpus.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/dist/data_parallel.h"
+#include "lockstep/nn/generate.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/parameters/optimizer.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/operators.h"
+#include "lockstep/tensor/safetensors.h"
+#include "lockstep/tokenizer/char_tokenizer.h"
 
 using namespace lockstep;
 

@@ -4,15 +4,15 @@
 #include <memory>
 
 #include "../options.h"
-#include "comm/world.h"
-#include "core/file.h"
-#include "data/loader.h"
-#include "dist/data_parallel.h"
-#include "kernels/random.h"
-#include "nn/layers.h"
-#include "parameters/optimizer.h"
-#include "tensor/operators.h"
-#include "tensor/safetensors.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/file.h"
+#include "lockstep/data/loader.h"
+#include "lockstep/dist/data_parallel.h"
+#include "lockstep/kernels/random.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/parameters/optimizer.h"
+#include "lockstep/tensor/operators.h"
+#include "lockstep/tensor/safetensors.h"
 
 using namespace lockstep;
 

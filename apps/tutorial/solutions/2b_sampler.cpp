@@ -4,7 +4,7 @@
 // ranks take the same number of samples. If the order ends too early, it starts over.
 // See docs/tutorial/exercises.md, 2b.
 #include "apps/tutorial/exercises/exercise.h"
-#include "data/sampler.h"
+#include "lockstep/data/sampler.h"
 
 using namespace lockstep;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/adamw.h"
+#include "lockstep/kernels/adamw.h"
 
 #include <cmath>
 
-#include "kernels/cpu/map.h"
+#include "lockstep/kernels/cpu/map.h"
 
 namespace lockstep {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/attention.h"
+#include "lockstep/kernels/attention.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "kernels/cpu/attention_groups.h"
-#include "kernels/cpu/attention_strip.h"
-#include "kernels/matmul.h"
+#include "lockstep/kernels/cpu/attention_groups.h"
+#include "lockstep/kernels/cpu/attention_strip.h"
+#include "lockstep/kernels/matmul.h"
 
 namespace lockstep {
 namespace attention {

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/memory.h"
-#include "kernels/attention.h"
-#include "kernels/cpu/attention_strip.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/kernels/attention.h"
+#include "lockstep/kernels/cpu/attention_strip.h"
 
 namespace lockstep::attention {
 

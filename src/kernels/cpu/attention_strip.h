@@ -5,11 +5,11 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/cpu/gemm.h"
-#include "kernels/cpu/map.h"
-#include "kernels/cpu/tiles.h"
-#include "kernels/math.h"
-#include "kernels/random.h"
+#include "lockstep/kernels/cpu/gemm.h"
+#include "lockstep/kernels/cpu/map.h"
+#include "lockstep/kernels/cpu/tiles.h"
+#include "lockstep/kernels/math.h"
+#include "lockstep/kernels/random.h"
 
 namespace lockstep::attention {
 

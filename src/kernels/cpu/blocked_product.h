@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/column_sum.h"
-#include "kernels/cpu/gemm.h"
-#include "kernels/cpu/product_end.h"
+#include "lockstep/kernels/cpu/column_sum.h"
+#include "lockstep/kernels/cpu/gemm.h"
+#include "lockstep/kernels/cpu/product_end.h"
 
 namespace lockstep {
 

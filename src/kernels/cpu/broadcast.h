@@ -4,8 +4,8 @@
 #include <array>
 #include <utility>
 
-#include "kernels/broadcast.h"
-#include "kernels/cpu/map.h"
+#include "lockstep/kernels/broadcast.h"
+#include "lockstep/kernels/cpu/map.h"
 
 namespace lockstep {
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cached_attention.h"
+#include "lockstep/kernels/cached_attention.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
 
-#include "core/memory.h"
-#include "kernels/cpu/attention_strip.h"
-#include "kernels/cpu/gemm_vector.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/kernels/cpu/attention_strip.h"
+#include "lockstep/kernels/cpu/gemm_vector.h"
 
 namespace lockstep {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/cpu/lanes.h"
-#include "kernels/sum.h"
+#include "lockstep/kernels/cpu/lanes.h"
+#include "lockstep/kernels/sum.h"
 
 namespace lockstep {
 

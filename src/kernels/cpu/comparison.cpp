@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/comparison.h"
+#include "lockstep/kernels/comparison.h"
 
-#include "kernels/cpu/broadcast.h"
+#include "lockstep/kernels/cpu/broadcast.h"
 
 namespace lockstep {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/convert.h"
+#include "lockstep/kernels/convert.h"
 
-#include "kernels/cpu/map.h"
-#include "kernels/elementwise.h"
+#include "lockstep/kernels/cpu/map.h"
+#include "lockstep/kernels/elementwise.h"
 
 namespace lockstep {
 namespace {

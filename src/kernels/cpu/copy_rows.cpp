@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/copy_rows.h"
+#include "lockstep/kernels/copy_rows.h"
 
-#include "kernels/cpu/map.h"
+#include "lockstep/kernels/cpu/map.h"
 
 namespace lockstep {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cross_entropy.h"
+#include "lockstep/kernels/cross_entropy.h"
 
 #include <algorithm>
 
-#include "kernels/cpu/lanes.h"
-#include "kernels/cpu/map.h"
-#include "kernels/math.h"
+#include "lockstep/kernels/cpu/lanes.h"
+#include "lockstep/kernels/cpu/map.h"
+#include "lockstep/kernels/math.h"
 
 namespace lockstep {
 namespace {

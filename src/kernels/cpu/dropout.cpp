@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/dropout.h"
+#include "lockstep/kernels/dropout.h"
 
 #include <bit>
 #include <cmath>
 
-#include "kernels/cpu/map.h"
+#include "lockstep/kernels/cpu/map.h"
 
 namespace lockstep {
 namespace {

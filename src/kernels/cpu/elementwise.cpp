@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/elementwise.h"
+#include "lockstep/kernels/elementwise.h"
 
-#include "kernels/cpu/map.h"
-#include "kernels/math.h"
+#include "lockstep/kernels/cpu/map.h"
+#include "lockstep/kernels/math.h"
 
 namespace lockstep {
 namespace {

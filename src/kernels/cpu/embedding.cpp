@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/embedding.h"
+#include "lockstep/kernels/embedding.h"
 
 #include <vector>
 
-#include "kernels/cpu/lanes.h"
-#include "kernels/cpu/map.h"
+#include "lockstep/kernels/cpu/lanes.h"
+#include "lockstep/kernels/cpu/map.h"
 
 namespace lockstep {
 namespace {

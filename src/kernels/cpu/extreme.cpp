@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/extreme.h"
+#include "lockstep/kernels/extreme.h"
 
-#include "kernels/cpu/broadcast.h"
+#include "lockstep/kernels/cpu/broadcast.h"
 
 namespace lockstep {
 namespace {

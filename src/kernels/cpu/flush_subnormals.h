@@ -4,7 +4,7 @@
 #include <cmath>
 #include <concepts>
 
-#include "core/dtype.h"
+#include "lockstep/core/dtype.h"
 
 #if defined(__SSE2__)
 #include <immintrin.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/fold.h"
+#include "lockstep/kernels/fold.h"
 
 #include <array>
 
-#include "kernels/cpu/map.h"
+#include "lockstep/kernels/cpu/map.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/gelu.h"
+#include "lockstep/kernels/cpu/gelu.h"
 
 namespace lockstep {
 namespace {

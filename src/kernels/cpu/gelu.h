@@ -4,10 +4,10 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/coefficients.h"
-#include "kernels/cpu/map.h"
-#include "kernels/gelu.h"
-#include "kernels/math.h"
+#include "lockstep/kernels/coefficients.h"
+#include "lockstep/kernels/cpu/map.h"
+#include "lockstep/kernels/gelu.h"
+#include "lockstep/kernels/math.h"
 
 // GELU of many values, for the GELU kernels and for matmuls with a GELU as activation. The argument of an
 // exponential, the exponential and the rest have a loop each. In a single loop the operations of an element

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/gemm.h"
+#include "lockstep/kernels/cpu/gemm.h"
 
 #include <algorithm>
 #include <array>
 #include <concepts>
 #include <utility>
 
-#include "core/dtype.h"
-#include "kernels/cpu/gemm_vector.h"
+#include "lockstep/core/dtype.h"
+#include "lockstep/kernels/cpu/gemm_vector.h"
 
 namespace lockstep::gemm {
 namespace {

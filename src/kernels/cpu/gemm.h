@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/view.h"
+#include "lockstep/kernels/view.h"
 
 namespace lockstep::gemm {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/gemm_bf16.h"
+#include "lockstep/kernels/cpu/gemm_bf16.h"
 
 #if defined(LOCKSTEP_BF16_UNIT) || defined(LOCKSTEP_BF16_WORDS)
 
@@ -15,7 +15,7 @@
 #include <immintrin.h>
 #include <utility>
 
-#include "kernels/cpu/gemm_vector.h"
+#include "lockstep/kernels/cpu/gemm_vector.h"
 
 namespace lockstep::gemm::bf16 {
 namespace {

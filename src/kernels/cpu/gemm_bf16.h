@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "core/dtype.h"
-#include "kernels/cpu/gemm.h"
-#include "kernels/processor.h"
+#include "lockstep/core/dtype.h"
+#include "lockstep/kernels/cpu/gemm.h"
+#include "lockstep/kernels/processor.h"
 
 namespace lockstep::gemm::bf16 {
 

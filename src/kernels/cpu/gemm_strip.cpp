@@ -4,10 +4,10 @@
 #include <bit>
 #include <concepts>
 
-#include "core/dtype.h"
-#include "kernels/cpu/flush_subnormals.h"
-#include "kernels/cpu/gemm.h"
-#include "kernels/cpu/gemm_vector.h"
+#include "lockstep/core/dtype.h"
+#include "lockstep/kernels/cpu/flush_subnormals.h"
+#include "lockstep/kernels/cpu/gemm.h"
+#include "lockstep/kernels/cpu/gemm_vector.h"
 
 namespace lockstep::gemm {
 namespace {

@@ -14,8 +14,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "kernels/cpu/flush_subnormals.h"
-#include "kernels/cpu/gemm.h"
+#include "lockstep/kernels/cpu/flush_subnormals.h"
+#include "lockstep/kernels/cpu/gemm.h"
 
 #pragma GCC diagnostic ignored "-Wpsabi"  // no vector crosses a call: functions that take one are inlined
 

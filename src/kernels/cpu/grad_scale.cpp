@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/grad_scale.h"
+#include "lockstep/kernels/grad_scale.h"
 
 #include <cmath>
 #include <cstring>

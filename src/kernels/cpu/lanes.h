@@ -6,8 +6,8 @@
 #include <limits>
 #include <utility>
 
-#include "kernels/cpu/gemm_vector.h"
-#include "kernels/cpu/map.h"
+#include "lockstep/kernels/cpu/gemm_vector.h"
+#include "lockstep/kernels/cpu/map.h"
 
 namespace lockstep {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/layer_norm.h"
+#include "lockstep/kernels/layer_norm.h"
 
 #include <cmath>
 
-#include "core/memory.h"
-#include "kernels/cpu/lanes.h"
-#include "kernels/cpu/map.h"
-#include "kernels/matmul.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/kernels/cpu/lanes.h"
+#include "lockstep/kernels/cpu/map.h"
+#include "lockstep/kernels/matmul.h"
 
 namespace lockstep {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "core/dtype.h"
-#include "core/stream.h"
+#include "lockstep/core/dtype.h"
+#include "lockstep/core/stream.h"
 
 namespace lockstep {
 

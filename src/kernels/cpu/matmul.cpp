@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/matmul.h"
+#include "lockstep/kernels/matmul.h"
 
 #include <algorithm>
 
-#include "core/memory.h"
-#include "kernels/batched_matmul.h"
-#include "kernels/cpu/blocked_product.h"
-#include "kernels/cpu/thin_product.h"
-#include "kernels/cpu/tiles.h"
-#include "kernels/processor.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/kernels/batched_matmul.h"
+#include "lockstep/kernels/cpu/blocked_product.h"
+#include "lockstep/kernels/cpu/thin_product.h"
+#include "lockstep/kernels/cpu/tiles.h"
+#include "lockstep/kernels/processor.h"
 
 namespace lockstep {
 namespace {

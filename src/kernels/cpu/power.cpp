@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/power.h"
+#include "lockstep/kernels/power.h"
 
-#include "kernels/cpu/broadcast.h"
-#include "kernels/math.h"
+#include "lockstep/kernels/cpu/broadcast.h"
+#include "lockstep/kernels/math.h"
 
 namespace lockstep {
 

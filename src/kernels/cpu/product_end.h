@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/gelu.h"
-#include "kernels/cpu/map.h"
-#include "kernels/matmul.h"
+#include "lockstep/kernels/cpu/gelu.h"
+#include "lockstep/kernels/cpu/map.h"
+#include "lockstep/kernels/matmul.h"
 
 namespace lockstep {
 

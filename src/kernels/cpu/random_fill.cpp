@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/random_fill.h"
+#include "lockstep/kernels/random_fill.h"
 
 #include <array>
 #include <cmath>
 
-#include "kernels/cpu/map.h"
-#include "kernels/elementary.h"
-#include "kernels/random.h"
+#include "lockstep/kernels/cpu/map.h"
+#include "lockstep/kernels/elementary.h"
+#include "lockstep/kernels/random.h"
 
 namespace lockstep {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/rotary.h"
+#include "lockstep/kernels/rotary.h"
 
 #include <cmath>
 
-#include "kernels/cpu/map.h"
-#include "kernels/math.h"
+#include "lockstep/kernels/cpu/map.h"
+#include "lockstep/kernels/math.h"
 
 namespace lockstep {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/softmax.h"
+#include "lockstep/kernels/softmax.h"
 
-#include "kernels/cpu/lanes.h"
-#include "kernels/cpu/map.h"
-#include "kernels/math.h"
+#include "lockstep/kernels/cpu/lanes.h"
+#include "lockstep/kernels/cpu/map.h"
+#include "lockstep/kernels/math.h"
 
 namespace lockstep {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/sum.h"
+#include "lockstep/kernels/sum.h"
 
 #include <cmath>
 #include <numeric>
 
-#include "core/memory.h"
-#include "kernels/cpu/column_sum.h"
-#include "kernels/cpu/lanes.h"
-#include "kernels/cpu/map.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/kernels/cpu/column_sum.h"
+#include "lockstep/kernels/cpu/lanes.h"
+#include "lockstep/kernels/cpu/map.h"
 
 namespace lockstep {
 namespace {

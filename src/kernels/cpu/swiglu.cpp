@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/swiglu.h"
+#include "lockstep/kernels/swiglu.h"
 
 #include <cmath>
 
-#include "kernels/cpu/map.h"
-#include "kernels/math.h"
+#include "lockstep/kernels/cpu/map.h"
+#include "lockstep/kernels/math.h"
 
 // As for GELU (gelu.h), the argument of an exponential, the exponential and the rest have a loop each. With e
 // = e^-|g| neither the sigmoid s nor 1 - s loses digits: one is 1 / (1 + e), the other e / (1 + e).

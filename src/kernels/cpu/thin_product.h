@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/flush_subnormals.h"
-#include "kernels/cpu/gemm.h"
-#include "kernels/cpu/gemm_vector.h"
-#include "kernels/cpu/product_end.h"
+#include "lockstep/kernels/cpu/flush_subnormals.h"
+#include "lockstep/kernels/cpu/gemm.h"
+#include "lockstep/kernels/cpu/gemm_vector.h"
+#include "lockstep/kernels/cpu/product_end.h"
 
 namespace lockstep {
 

@@ -4,10 +4,10 @@
 #include <concepts>
 #include <type_traits>
 
-#include "kernels/cpu/flush_subnormals.h"
-#include "kernels/cpu/gemm.h"
-#include "kernels/cpu/gemm_bf16.h"
-#include "kernels/cpu/map.h"
+#include "lockstep/kernels/cpu/flush_subnormals.h"
+#include "lockstep/kernels/cpu/gemm.h"
+#include "lockstep/kernels/cpu/gemm_bf16.h"
+#include "lockstep/kernels/cpu/map.h"
 
 namespace lockstep {
 

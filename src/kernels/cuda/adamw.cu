@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/adamw.h"
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/device/pack.cuh"
-#include "kernels/cuda/device/table.cuh"
+#include "lockstep/kernels/adamw.h"
+#include "lockstep/kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/cuda/device/pack.cuh"
+#include "lockstep/kernels/cuda/device/table.cuh"
 
 namespace lockstep {
 namespace {

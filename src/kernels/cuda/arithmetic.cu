@@ -3,8 +3,8 @@
 // Sums, differences, products and quotients (device/broadcast.cuh). The operation is an argument of the
 // kernel if an operand is repeated, so that one kernel serves all four. Bound: memory.
 
-#include "kernels/arithmetic.h"
-#include "kernels/cuda/device/broadcast.cuh"
+#include "lockstep/kernels/arithmetic.h"
+#include "lockstep/kernels/cuda/device/broadcast.cuh"
 
 namespace lockstep {
 namespace {

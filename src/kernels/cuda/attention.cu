@@ -3,13 +3,13 @@
 #include <limits>
 #include <tuple>
 
-#include "core/memory.h"
-#include "kernels/attention.h"
-#include "kernels/cuda/attention_problem.cuh"
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/device/pack.cuh"
-#include "kernels/cuda/device/reduce.cuh"
-#include "kernels/matmul.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/kernels/attention.h"
+#include "lockstep/kernels/cuda/attention_problem.cuh"
+#include "lockstep/kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/cuda/device/pack.cuh"
+#include "lockstep/kernels/cuda/device/reduce.cuh"
+#include "lockstep/kernels/matmul.h"
 
 // The entry points of attention. run_on_best_tier chooses the kernels. In fp32 the backward first needs the
 // dots of y and dy for each row of each head. Eight lanes take one row of one head. A lane reads 16 bytes at

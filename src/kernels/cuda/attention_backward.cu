@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/attention_dropout.cuh"
-#include "kernels/cuda/attention_gradients.cuh"
-#include "kernels/cuda/attention_tile.cuh"
-#include "kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/cuda/attention_dropout.cuh"
+#include "lockstep/kernels/cuda/attention_gradients.cuh"
+#include "lockstep/kernels/cuda/attention_tile.cuh"
+#include "lockstep/kernels/cuda/device/launch.cuh"
 
 // Backward of attention on tensor cores, from the saved log_sum_exp (Dao et al. 2022, appendix B.4). Two
 // kernels give each sum one owner and one order. In the first, a block owns a tile of queries and walks over

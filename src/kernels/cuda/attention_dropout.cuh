@@ -5,9 +5,9 @@
 // lane makes a different call and turns it into a byte of keep bits. Lanes exchange these bytes by shuffles.
 // So a warp makes one call for eight scores in each layout below, and repeats none.
 
-#include "kernels/cuda/attention_problem.cuh"
-#include "kernels/cuda/device/reduce.cuh"
-#include "kernels/random.h"
+#include "lockstep/kernels/cuda/attention_problem.cuh"
+#include "lockstep/kernels/cuda/device/reduce.cuh"
+#include "lockstep/kernels/random.h"
 
 namespace lockstep::cuda::attention {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/attention_dropout.cuh"
-#include "kernels/cuda/attention_tile.cuh"
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/device/math.cuh"
+#include "lockstep/kernels/cuda/attention_dropout.cuh"
+#include "lockstep/kernels/cuda/attention_tile.cuh"
+#include "lockstep/kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/cuda/device/math.cuh"
 
 // Forward of attention on tensor cores (Dao 2023, FlashAttention-2, algorithm 1). A block owns a tile of
 // queries of one head, and each warp owns rows of it. The block walks over tiles of keys and values from the

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/attention_dropout.cuh"
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/device/math.cuh"
+#include "lockstep/kernels/cuda/attention_dropout.cuh"
+#include "lockstep/kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/cuda/device/math.cuh"
 
 // Attention in fp32 without tensor cores. A block owns 32 rows of one head: queries, or keys for the
 // gradients of keys and values. It walks over tiles of 32 rows of the other kind, on their side of the

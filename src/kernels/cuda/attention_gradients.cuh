@@ -4,11 +4,11 @@
 // What the kernels of attention's backward on tensor cores are made of: gradients of scores, statistics of
 // queries, and sums of columns.
 
-#include "kernels/cuda/attention_dropout.cuh"
-#include "kernels/cuda/attention_tile.cuh"
-#include "kernels/cuda/device/math.cuh"
-#include "kernels/cuda/device/pack.cuh"
-#include "kernels/cuda/device/reduce.cuh"
+#include "lockstep/kernels/cuda/attention_dropout.cuh"
+#include "lockstep/kernels/cuda/attention_tile.cuh"
+#include "lockstep/kernels/cuda/device/math.cuh"
+#include "lockstep/kernels/cuda/device/pack.cuh"
+#include "lockstep/kernels/cuda/device/reduce.cuh"
 
 namespace lockstep::cuda::attention {
 

@@ -5,9 +5,9 @@
 
 #include <utility>
 
-#include "core/stream.h"
-#include "kernels/cuda/device/grid.cuh"
-#include "kernels/cuda/device/intrinsics.cuh"
+#include "lockstep/core/stream.h"
+#include "lockstep/kernels/cuda/device/grid.cuh"
+#include "lockstep/kernels/cuda/device/intrinsics.cuh"
 
 namespace lockstep::cuda::attention {
 

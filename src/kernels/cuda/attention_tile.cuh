@@ -6,10 +6,10 @@
 // 16 x 8. With g = lane / 4 and p = 2 (lane % 4), a lane holds elements [g][p, p + 1] and [g + 8][p, p + 1]
 // of each tile. Index 2 * half + i is row g + 8 * half and column p + i.
 
-#include "kernels/cuda/attention_problem.cuh"
-#include "kernels/cuda/device/dtype.cuh"
-#include "kernels/cuda/device/ptx.cuh"
-#include "kernels/cuda/device/reduce.cuh"
+#include "lockstep/kernels/cuda/attention_problem.cuh"
+#include "lockstep/kernels/cuda/device/dtype.cuh"
+#include "lockstep/kernels/cuda/device/ptx.cuh"
+#include "lockstep/kernels/cuda/device/reduce.cuh"
 
 namespace lockstep::cuda::attention {
 

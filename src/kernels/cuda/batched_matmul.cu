@@ -10,10 +10,10 @@
 
 #include <algorithm>
 
-#include "kernels/batched_matmul.h"
-#include "kernels/cuda/device/dtype.cuh"
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/matmul.h"
+#include "lockstep/kernels/batched_matmul.h"
+#include "lockstep/kernels/cuda/device/dtype.cuh"
+#include "lockstep/kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/matmul.h"
 
 namespace lockstep {
 namespace {

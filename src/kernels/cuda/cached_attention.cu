@@ -8,11 +8,11 @@
 
 #include <cmath>
 
-#include "kernels/cached_attention.h"
-#include "kernels/cuda/device/dtype.cuh"
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/device/math.cuh"
-#include "kernels/cuda/device/reduce.cuh"
+#include "lockstep/kernels/cached_attention.h"
+#include "lockstep/kernels/cuda/device/dtype.cuh"
+#include "lockstep/kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/cuda/device/math.cuh"
+#include "lockstep/kernels/cuda/device/reduce.cuh"
 
 namespace lockstep {
 namespace {

@@ -3,8 +3,8 @@
 // Comparisons, the larger or smaller of two, and selections by a mask (device/broadcast.cuh). The operation
 // is an argument of the kernel. Bytes: every operand and the result once. Bound: memory.
 
-#include "kernels/comparison.h"
-#include "kernels/cuda/device/broadcast.cuh"
+#include "lockstep/kernels/comparison.h"
+#include "lockstep/kernels/cuda/device/broadcast.cuh"
 
 namespace lockstep {
 namespace {

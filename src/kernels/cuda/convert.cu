@@ -4,9 +4,9 @@
 // device/map.cuh. A group of elements fills 16 bytes of the wider type. Bytes: x once and y once, 6 per
 // element from f32 to 16 bits. Bound: memory.
 
-#include "kernels/convert.h"
-#include "kernels/cuda/device/map.cuh"
-#include "kernels/elementwise.h"
+#include "lockstep/kernels/convert.h"
+#include "lockstep/kernels/cuda/device/map.cuh"
+#include "lockstep/kernels/elementwise.h"
 
 namespace lockstep {
 namespace {

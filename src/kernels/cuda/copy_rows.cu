@@ -6,9 +6,9 @@
 
 #include <bit>
 
-#include "kernels/copy_rows.h"
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/device/pack.cuh"
+#include "lockstep/kernels/copy_rows.h"
+#include "lockstep/kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/cuda/device/pack.cuh"
 
 namespace lockstep {
 namespace {

@@ -16,12 +16,12 @@
 
 #include <cmath>
 
-#include "kernels/cross_entropy.h"
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/device/math.cuh"
-#include "kernels/cuda/device/pack.cuh"
-#include "kernels/cuda/device/reduce.cuh"
-#include "kernels/cuda/softmax_row.cuh"
+#include "lockstep/kernels/cross_entropy.h"
+#include "lockstep/kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/cuda/device/math.cuh"
+#include "lockstep/kernels/cuda/device/pack.cuh"
+#include "lockstep/kernels/cuda/device/reduce.cuh"
+#include "lockstep/kernels/cuda/softmax_row.cuh"
 
 namespace lockstep {
 namespace {

@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/device/pack.cuh"
-#include "kernels/dropout.h"
+#include "lockstep/kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/cuda/device/pack.cuh"
+#include "lockstep/kernels/dropout.h"
 
 namespace lockstep {
 namespace {

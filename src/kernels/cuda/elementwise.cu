@@ -11,9 +11,9 @@
 #include <bit>
 #include <cmath>
 
-#include "kernels/cuda/device/map.cuh"
-#include "kernels/cuda/device/math.cuh"
-#include "kernels/elementwise.h"
+#include "lockstep/kernels/cuda/device/map.cuh"
+#include "lockstep/kernels/cuda/device/math.cuh"
+#include "lockstep/kernels/elementwise.h"
 
 namespace lockstep {
 namespace {

@@ -12,11 +12,11 @@
 
 #include <bit>
 
-#include "core/memory.h"
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/device/pack.cuh"
-#include "kernels/cuda/device/reduce.cuh"
-#include "kernels/embedding.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/cuda/device/pack.cuh"
+#include "lockstep/kernels/cuda/device/reduce.cuh"
+#include "lockstep/kernels/embedding.h"
 
 namespace lockstep {
 namespace {

@@ -5,9 +5,9 @@
 // neighbouring columns. Of equal values the first counts, whoever compares them. Bytes: x once. In the
 // backward a thread writes one element, and dx moves once. Bound: memory.
 
-#include "kernels/cuda/device/map.cuh"
-#include "kernels/cuda/device/reduce.cuh"
-#include "kernels/extreme.h"
+#include "lockstep/kernels/cuda/device/map.cuh"
+#include "lockstep/kernels/cuda/device/reduce.cuh"
+#include "lockstep/kernels/extreme.h"
 
 namespace lockstep {
 namespace {

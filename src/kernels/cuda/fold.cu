@@ -6,10 +6,10 @@
 // per element, and 4 are written. Bound: memory. The few values that leave the registers cost shared memory
 // at most a quarter of its rate.
 
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/device/pack.cuh"
-#include "kernels/cuda/device/table.cuh"
-#include "kernels/fold.h"
+#include "lockstep/kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/cuda/device/pack.cuh"
+#include "lockstep/kernels/cuda/device/table.cuh"
+#include "lockstep/kernels/fold.h"
 
 namespace lockstep {
 namespace {

@@ -5,9 +5,9 @@
 // element, and the erf form 30. An H200 has time for 28 (16-bit) while its memory is busy. Bound: memory. The
 // erf form of 16-bit tensors is bound by arithmetic.
 
-#include "kernels/cuda/device/map.cuh"
-#include "kernels/cuda/device/math.cuh"
-#include "kernels/gelu.h"
+#include "lockstep/kernels/cuda/device/map.cuh"
+#include "lockstep/kernels/cuda/device/math.cuh"
+#include "lockstep/kernels/gelu.h"
 
 namespace lockstep {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <cmath>
 
-#include "kernels/cuda/device/intrinsics.cuh"
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/grad_scale.h"
+#include "lockstep/kernels/cuda/device/intrinsics.cuh"
+#include "lockstep/kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/grad_scale.h"
 
 namespace lockstep {
 namespace {

@@ -4,10 +4,10 @@
 // bytes in flight. A round reads 128 KiB, so 65536 targets take two rounds. Bytes: the targets once.
 // Bound: the latency of memory, a few microseconds per step.
 
-#include "kernels/cross_entropy.h"
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/device/pack.cuh"
-#include "kernels/cuda/device/reduce.cuh"
+#include "lockstep/kernels/cross_entropy.h"
+#include "lockstep/kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/cuda/device/pack.cuh"
+#include "lockstep/kernels/cuda/device/reduce.cuh"
 
 namespace lockstep {
 namespace {

@@ -24,12 +24,12 @@
 
 #include <algorithm>
 
-#include "core/memory.h"
-#include "kernels/arithmetic.h"
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/layer_norm_layout.cuh"
-#include "kernels/layer_norm.h"
-#include "kernels/matmul.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/kernels/arithmetic.h"
+#include "lockstep/kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/cuda/layer_norm_layout.cuh"
+#include "lockstep/kernels/layer_norm.h"
+#include "lockstep/kernels/matmul.h"
 
 namespace lockstep {
 namespace {

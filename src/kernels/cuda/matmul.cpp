@@ -4,20 +4,20 @@
 // matmul_sums.cu) do the rest. Operations: 2 m n k. Bound: the tensor cores for 16 bits and sizes from a few
 // hundred on. docs/kernels/matmul.md has the mapping and the rules.
 
-#include "kernels/matmul.h"
+#include "lockstep/kernels/matmul.h"
 
 #include <unordered_map>
 
-#include "core/cuda_check.h"
-#include "core/graph.h"
-#include "core/log.h"
-#include "core/memory.h"
-#include "core/text.h"
-#include "kernels/cuda/matmul_epilogue.h"
-#include "kernels/cuda/matmul_tuning.cuh"
-#include "kernels/elementwise.h"
-#include "kernels/gelu.h"
-#include "kernels/matmul_plans.h"
+#include "lockstep/core/cuda_check.h"
+#include "lockstep/core/graph.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/text.h"
+#include "lockstep/kernels/cuda/matmul_epilogue.h"
+#include "lockstep/kernels/cuda/matmul_tuning.cuh"
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/kernels/gelu.h"
+#include "lockstep/kernels/matmul_plans.h"
 
 namespace lockstep {
 namespace cuda {

@@ -7,10 +7,10 @@
 
 #include <limits>
 
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/device/math.cuh"
-#include "kernels/cuda/device/pack.cuh"
-#include "kernels/cuda/matmul_epilogue.h"
+#include "lockstep/kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/cuda/device/math.cuh"
+#include "lockstep/kernels/cuda/device/pack.cuh"
+#include "lockstep/kernels/cuda/matmul_epilogue.h"
 
 namespace lockstep::cuda {
 namespace {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "kernels/matmul.h"
+#include "lockstep/kernels/matmul.h"
 
 namespace lockstep::cuda {
 

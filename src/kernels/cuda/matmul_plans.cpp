@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/matmul_plans.h"
+#include "lockstep/kernels/matmul_plans.h"
 
 #include <atomic>
 #include <charconv>
@@ -8,10 +8,10 @@
 #include <set>
 #include <sstream>
 
-#include "core/cuda_check.h"
-#include "core/gpu.h"
-#include "core/text.h"
-#include "kernels/cuda/matmul_product.cuh"
+#include "lockstep/core/cuda_check.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/text.h"
+#include "lockstep/kernels/cuda/matmul_product.cuh"
 
 namespace lockstep {
 namespace cuda {

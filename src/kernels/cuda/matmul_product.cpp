@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/matmul_product.cuh"
+#include "lockstep/kernels/cuda/matmul_product.cuh"
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <mutex>
 
-#include "core/cuda_check.h"
-#include "core/memory.h"
+#include "lockstep/core/cuda_check.h"
+#include "lockstep/core/memory.h"
 
 namespace lockstep::cuda {
 namespace {

@@ -7,8 +7,8 @@
 #include <map>
 #include <vector>
 
-#include "core/stream.h"
-#include "kernels/cuda/matmul_plan.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/kernels/cuda/matmul_plan.h"
 
 namespace lockstep::cuda {
 

@@ -6,11 +6,11 @@
 // that matrix until one row is left. The shape alone decides which terms are added in which order. Bytes: x
 // once, and 1/128 of it (16 bits) for partial sums. Bound: memory.
 
-#include "core/memory.h"
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/device/pack.cuh"
-#include "kernels/cuda/device/reduce.cuh"
-#include "kernels/matmul.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/cuda/device/pack.cuh"
+#include "lockstep/kernels/cuda/device/reduce.cuh"
+#include "lockstep/kernels/matmul.h"
 
 namespace lockstep {
 namespace cuda {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/matmul_tuning.cuh"
+#include "lockstep/kernels/cuda/matmul_tuning.cuh"
 
 #include <algorithm>
 #include <limits>
 
-#include "core/cuda_check.h"
-#include "core/environment.h"
-#include "core/gpu.h"
-#include "core/log.h"
-#include "core/stream.h"
+#include "lockstep/core/cuda_check.h"
+#include "lockstep/core/environment.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/stream.h"
 
 namespace lockstep::cuda {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "kernels/cuda/matmul_product.cuh"
+#include "lockstep/kernels/cuda/matmul_product.cuh"
 
 namespace lockstep::cuda {
 

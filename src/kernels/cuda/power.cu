@@ -4,9 +4,9 @@
 // double units as float units, such as an H200, has time for them while its memory is busy with 16 bits or
 // more. Others take longer. Bytes: every operand and the result once. Bound: memory, or double arithmetic.
 
-#include "kernels/cuda/device/broadcast.cuh"
-#include "kernels/math.h"
-#include "kernels/power.h"
+#include "lockstep/kernels/cuda/device/broadcast.cuh"
+#include "lockstep/kernels/math.h"
+#include "lockstep/kernels/power.h"
 
 namespace lockstep {
 namespace {

@@ -5,10 +5,10 @@
 // differ from the one that the CPU trains. Filling happens once per run, at some 10 ns per element and
 // thread.
 
-#include "kernels/random_fill.h"
+#include "lockstep/kernels/random_fill.h"
 
-#include "core/graph.h"
-#include "core/memory.h"
+#include "lockstep/core/graph.h"
+#include "lockstep/core/memory.h"
 
 namespace lockstep {
 namespace {

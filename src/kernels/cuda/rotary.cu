@@ -12,12 +12,12 @@
 #include <cmath>
 #include <cstdint>
 
-#include "kernels/cuda/device/dtype.cuh"
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/device/pack.cuh"
-#include "kernels/cuda/device/reduce.cuh"
-#include "kernels/math.h"
-#include "kernels/rotary.h"
+#include "lockstep/kernels/cuda/device/dtype.cuh"
+#include "lockstep/kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/cuda/device/pack.cuh"
+#include "lockstep/kernels/cuda/device/reduce.cuh"
+#include "lockstep/kernels/math.h"
+#include "lockstep/kernels/rotary.h"
 
 namespace lockstep {
 namespace {

@@ -6,9 +6,9 @@
 
 #include <cmath>
 
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/device/pack.cuh"
-#include "kernels/sgd.h"
+#include "lockstep/kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/cuda/device/pack.cuh"
+#include "lockstep/kernels/sgd.h"
 
 namespace lockstep {
 namespace {

@@ -3,9 +3,9 @@
 // Sigmoid and SiLU with their gradients. All are maps (device/map.cuh) that move every array once: 2 in a
 // forward, 3 in a backward. Bound: memory.
 
-#include "kernels/cuda/device/map.cuh"
-#include "kernels/cuda/device/math.cuh"
-#include "kernels/sigmoid.h"
+#include "lockstep/kernels/cuda/device/map.cuh"
+#include "lockstep/kernels/cuda/device/math.cuh"
+#include "lockstep/kernels/sigmoid.h"
 
 namespace lockstep {
 namespace {

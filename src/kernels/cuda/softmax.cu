@@ -5,9 +5,9 @@
 // The forward computes the maximum and the sum in one pass (Milakov & Gimelshein 2018), then the quotients.
 // Bytes: x and y once in the forward, y, dy and dx once in the backward. Bound: memory.
 
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/softmax_row.cuh"
-#include "kernels/softmax.h"
+#include "lockstep/kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/cuda/softmax_row.cuh"
+#include "lockstep/kernels/softmax.h"
 
 namespace lockstep {
 namespace {

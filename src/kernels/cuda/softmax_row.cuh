@@ -7,9 +7,9 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/cuda/device/math.cuh"
-#include "kernels/cuda/device/pack.cuh"
-#include "kernels/cuda/device/reduce.cuh"
+#include "lockstep/kernels/cuda/device/math.cuh"
+#include "lockstep/kernels/cuda/device/pack.cuh"
+#include "lockstep/kernels/cuda/device/reduce.cuh"
 
 namespace lockstep::cuda {
 

@@ -16,12 +16,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/memory.h"
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/device/pack.cuh"
-#include "kernels/cuda/device/reduce.cuh"
-#include "kernels/cuda/device/table.cuh"
-#include "kernels/sum.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/cuda/device/pack.cuh"
+#include "lockstep/kernels/cuda/device/reduce.cuh"
+#include "lockstep/kernels/cuda/device/table.cuh"
+#include "lockstep/kernels/sum.h"
 
 namespace lockstep {
 namespace {

@@ -5,9 +5,9 @@
 // threads have 48 bytes of loads in flight. An element takes some 15 instructions forward and 25 backward. An
 // H200 has time for 42 and 70 (16-bit) while its memory is busy. Bound: memory.
 
-#include "kernels/cuda/device/map.cuh"
-#include "kernels/cuda/device/math.cuh"
-#include "kernels/swiglu.h"
+#include "lockstep/kernels/cuda/device/map.cuh"
+#include "lockstep/kernels/cuda/device/math.cuh"
+#include "lockstep/kernels/swiglu.h"
 
 namespace lockstep {
 namespace {

@@ -5,9 +5,9 @@
 // columns avoid bank conflicts. If the last one stays, runs of neighbours move as they are. A thread moves 16
 // bytes, or one element if runs do not consist of such pieces. Bytes: both arrays once. Bound: memory.
 
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/device/pack.cuh"
-#include "kernels/transpose.h"
+#include "lockstep/kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/cuda/device/pack.cuh"
+#include "lockstep/kernels/transpose.h"
 
 namespace lockstep {
 namespace {

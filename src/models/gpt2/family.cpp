@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/family.h"
+#include "lockstep/models/family.h"
 
-#include "config/rows.h"
-#include "models/gpt2/gpt.h"
-#include "models/gpt2/gpt2_options.h"
-#include "models/gpt2/hugging_face.h"
+#include "lockstep/config/rows.h"
+#include "lockstep/models/gpt2/gpt.h"
+#include "lockstep/models/gpt2/gpt2_options.h"
+#include "lockstep/models/gpt2/hugging_face.h"
 
 namespace lockstep {
 namespace {
 
 /// Returns the rows of the options that only GPT-2 has.
-Rows<ModelOptions> gpt2_rows() {
+KeyRows<ModelOptions> gpt2_rows() {
   using O = Gpt2Options;
   constexpr auto semantic = KeyClass::semantic;
-  Rows<O> rows("model", "Model");
+  KeyRows<O> rows("model", "Model");
   rows.add("bias", &O::bias, semantic, "gpt2: biases in linear layers and layer norms");
   rows.add("activation", &O::activation, {{"gelu_tanh", Gelu::tanh}, {"gelu_erf", Gelu::erf}}, semantic,
            "gpt2: activation of the MLP: GELU approximated by tanh (as GPT-2), or exact GELU");
@@ -55,7 +55,7 @@ class Gpt2Family final : public Family {
     sizes.n_positions = 1024;
     return sizes;
   }
-  Rows<ModelOptions> rows() const override { return gpt2_rows(); }
+  KeyRows<ModelOptions> rows() const override { return gpt2_rows(); }
   std::unique_ptr<LanguageModel> make(const ModelOptions& options, const Recompute& recompute,
                                       uint64_t seed) const override {
     return std::make_unique<Gpt>(sizes_of(options, recompute), seed);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gpt2/gpt.h"
+#include "lockstep/models/gpt2/gpt.h"
 
 #include <memory>
 
-#include "models/gpt2/gpt2_block.h"
-#include "models/gpt2/hugging_face.h"
-#include "models/gpt2/initial_weights.h"
+#include "lockstep/models/gpt2/gpt2_block.h"
+#include "lockstep/models/gpt2/hugging_face.h"
+#include "lockstep/models/gpt2/initial_weights.h"
 
 namespace lockstep {
 namespace {

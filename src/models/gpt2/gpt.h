@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "nn/decoder.h"
+#include "lockstep/nn/decoder.h"
 
 namespace lockstep {
 

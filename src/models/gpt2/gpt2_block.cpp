@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gpt2/gpt2_block.h"
+#include "lockstep/models/gpt2/gpt2_block.h"
 
-#include "nn/layers.h"
-#include "tensor/ops.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "models/gpt2/gpt.h"
+#include "lockstep/models/gpt2/gpt.h"
 
 namespace lockstep {
 

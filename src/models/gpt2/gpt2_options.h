@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/gelu.h"
-#include "models/model_options.h"
+#include "lockstep/kernels/gelu.h"
+#include "lockstep/models/model_options.h"
 
 namespace lockstep {
 

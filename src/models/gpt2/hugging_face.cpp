@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gpt2/hugging_face.h"
+#include "lockstep/models/gpt2/hugging_face.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
-#include "models/config_fields.h"
-#include "models/gpt2/gpt2_options.h"
+#include "lockstep/core/error.h"
+#include "lockstep/models/config_fields.h"
+#include "lockstep/models/gpt2/gpt2_options.h"
 
 namespace lockstep {
 namespace {

@@ -4,10 +4,10 @@
 #include <map>
 #include <string>
 
-#include "core/dtype.h"
-#include "core/shape.h"
-#include "models/family.h"
-#include "models/gpt2/gpt.h"
+#include "lockstep/core/dtype.h"
+#include "lockstep/core/shape.h"
+#include "lockstep/models/family.h"
+#include "lockstep/models/gpt2/gpt.h"
 
 namespace lockstep {
 

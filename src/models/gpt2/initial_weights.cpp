@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gpt2/initial_weights.h"
+#include "lockstep/models/gpt2/initial_weights.h"
 
 #include <cmath>
 
-#include "nn/module.h"
+#include "lockstep/nn/module.h"
 
 namespace lockstep {
 

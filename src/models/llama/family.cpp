@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/family.h"
+#include "lockstep/models/family.h"
 
-#include "models/llama/llama_family.h"
-#include "models/llama/llama_options.h"
+#include "lockstep/models/llama/llama_family.h"
+#include "lockstep/models/llama/llama_options.h"
 
 namespace lockstep {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/llama/hugging_face.h"
+#include "lockstep/models/llama/hugging_face.h"
 
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "core/error.h"
-#include "models/config_fields.h"
-#include "models/llama/llama_options.h"
+#include "lockstep/core/error.h"
+#include "lockstep/models/config_fields.h"
+#include "lockstep/models/llama/llama_options.h"
 
 namespace lockstep {
 namespace {

@@ -4,10 +4,10 @@
 #include <map>
 #include <string>
 
-#include "core/dtype.h"
-#include "core/shape.h"
-#include "models/family.h"
-#include "models/llama/llama.h"
+#include "lockstep/core/dtype.h"
+#include "lockstep/core/shape.h"
+#include "lockstep/models/family.h"
+#include "lockstep/models/llama/llama.h"
 
 namespace lockstep {
 

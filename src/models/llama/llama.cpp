@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/llama/llama.h"
+#include "lockstep/models/llama/llama.h"
 
 #include <cmath>
 #include <memory>
 
-#include "models/llama/hugging_face.h"
-#include "models/llama/llama_block.h"
+#include "lockstep/models/llama/hugging_face.h"
+#include "lockstep/models/llama/llama_block.h"
 
 namespace lockstep {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "kernels/attention_heads.h"
-#include "models/llama/rotary_frequencies.h"
-#include "nn/decoder.h"
+#include "lockstep/kernels/attention_heads.h"
+#include "lockstep/models/llama/rotary_frequencies.h"
+#include "lockstep/nn/decoder.h"
 
 namespace lockstep {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/llama/llama_block.h"
+#include "lockstep/models/llama/llama_block.h"
 
 #include <memory>
 
-#include "nn/layers.h"
-#include "tensor/ops.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "models/llama/llama.h"
+#include "lockstep/models/llama/llama.h"
 
 namespace lockstep {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/llama/llama_family.h"
+#include "lockstep/models/llama/llama_family.h"
 
-#include "config/rows.h"
-#include "core/error.h"
+#include "lockstep/config/rows.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
@@ -11,10 +11,10 @@ const LlamaOptions& own_of(const ModelOptions& options) {
   return options.own_options<LlamaOptions>(llama_name);
 }
 
-Rows<LlamaOptions> rope_rows() {
+KeyRows<LlamaOptions> rope_rows() {
   using O = RopeOptions;
   constexpr auto semantic = KeyClass::semantic;
-  Rows<O> rows("model", "Model");
+  KeyRows<O> rows("model", "Model");
   const NumberRange positive = above(0.0);
   rows.add("rope_theta", &O::theta, semantic, at_least(1), "", "llama, qwen: base of the rotary frequencies")
       .also_called({"rope_base"});
@@ -53,10 +53,10 @@ std::vector<SizeKey> LlamaFamily::own_sizes(const ModelOptions& options) const {
           {"model.n_head", heads, 32}};
 }
 
-Rows<LlamaOptions> LlamaFamily::own_rows() const {
+KeyRows<LlamaOptions> LlamaFamily::own_rows() const {
   using O = LlamaOptions;
   constexpr auto semantic = KeyClass::semantic;
-  Rows<O> rows("model", "Model");
+  KeyRows<O> rows("model", "Model");
   rows.add("n_kv_head", &O::n_kv_head, semantic, between(0, 1 << 20), "heads",
            "llama, qwen: heads of keys and values, which divide n_head (grouped queries); 0: n_head")
       .also_called({"num_key_value_heads", "num_kv_heads"});
@@ -68,12 +68,12 @@ Rows<LlamaOptions> LlamaFamily::own_rows() const {
       .also_called({"ffn_dim", "hidden_dim", "n_inner"});
   rows.add("norm_epsilon", &O::norm_epsilon, semantic, above(0.0), "", "llama, qwen: epsilon of the norms")
       .also_called({"rms_norm_eps"});
-  const Rows<O> of_rope = rope_rows();
+  const KeyRows<O> of_rope = rope_rows();
   for (const auto& row : of_rope.rows()) rows.add(row);
   return rows;
 }
 
-Rows<ModelOptions> LlamaFamily::rows() const {
+KeyRows<ModelOptions> LlamaFamily::rows() const {
   return rows_within<ModelOptions>(
       own_rows(), [](auto& model) -> auto& { return model.template own_options<LlamaOptions>(llama_name); });
 }

@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "models/family.h"
-#include "models/llama/hugging_face.h"
-#include "models/llama/llama_options.h"
+#include "lockstep/models/family.h"
+#include "lockstep/models/llama/hugging_face.h"
+#include "lockstep/models/llama/llama_options.h"
 
 namespace lockstep {
 
@@ -16,7 +16,7 @@ class LlamaFamily : public Family {
  public:
   ModelOptions ordinary() const override;
   std::vector<SizeKey> own_sizes(const ModelOptions& options) const override;
-  Rows<ModelOptions> rows() const override;
+  KeyRows<ModelOptions> rows() const override;
   void check(const ModelOptions& options) const override;
   int64_t head_size(const ModelOptions& options) const override;
   std::unique_ptr<LanguageModel> make(const ModelOptions& options, const Recompute& recompute,
@@ -32,7 +32,7 @@ class LlamaFamily : public Family {
   Head head(const ModelDescription& model) const override;
 
  protected:
-  virtual Rows<LlamaOptions> own_rows() const;
+  virtual KeyRows<LlamaOptions> own_rows() const;
   virtual LlamaKind kind(const ModelOptions& options) const = 0;
 
  private:

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "models/llama/llama.h"
-#include "models/model_options.h"
+#include "lockstep/models/llama/llama.h"
+#include "lockstep/models/model_options.h"
 
 namespace lockstep {
 

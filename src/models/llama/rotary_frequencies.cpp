@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/llama/rotary_frequencies.h"
+#include "lockstep/models/llama/rotary_frequencies.h"
 
-#include "core/error.h"
-#include "kernels/elementary.h"
+#include "lockstep/core/error.h"
+#include "lockstep/kernels/elementary.h"
 
 namespace lockstep {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/family.h"
+#include "lockstep/models/family.h"
 
-#include "config/rows.h"
-#include "models/llama/llama_family.h"
-#include "models/llama/llama_options.h"
+#include "lockstep/config/rows.h"
+#include "lockstep/models/llama/llama_family.h"
+#include "lockstep/models/llama/llama_options.h"
 
 namespace lockstep {
 namespace {
@@ -39,8 +39,8 @@ class QwenFamily final : public LlamaFamily {
   std::vector<std::string> model_types() const override { return {"qwen2", "qwen3"}; }
 
  protected:
-  Rows<LlamaOptions> own_rows() const override {
-    Rows<LlamaOptions> rows = LlamaFamily::own_rows();
+  KeyRows<LlamaOptions> own_rows() const override {
+    KeyRows<LlamaOptions> rows = LlamaFamily::own_rows();
     rows.add("qwen_version", &LlamaOptions::qwen, {{"2", LlamaKind::qwen2}, {"3", LlamaKind::qwen3}},
              KeyClass::semantic,
              "qwen: 2 has biases of queries, keys and values; 3 normalizes each head of queries and keys");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
-#include "kernels/sum.h"
-#include "tensor/ops.h"
-#include "tensor/ops/broadcast.h"
+#include "lockstep/kernels/sum.h"
+#include "lockstep/tensor/ops.h"
+#include "lockstep/tensor/ops/broadcast.h"
 
 namespace lockstep {
 

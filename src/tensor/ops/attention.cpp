@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/attention.h"
+#include "lockstep/kernels/attention.h"
 
-#include "kernels/cached_attention.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
+#include "lockstep/kernels/cached_attention.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 namespace {

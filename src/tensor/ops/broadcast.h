@@ -3,9 +3,9 @@
 
 #include <initializer_list>
 
-#include "kernels/arithmetic.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
+#include "lockstep/kernels/arithmetic.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/comparison.h"
+#include "lockstep/kernels/comparison.h"
 
 #include <cmath>
 
-#include "tensor/ops/broadcast.h"
+#include "lockstep/tensor/ops/broadcast.h"
 
 namespace lockstep {
 namespace {

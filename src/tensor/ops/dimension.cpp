@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations on dimensions: sums, means, softmax and transpose().
-#include "kernels/softmax.h"
-#include "kernels/sum.h"
-#include "kernels/transpose.h"
-#include "tensor/ops.h"
-#include "tensor/ops/broadcast.h"
+#include "lockstep/kernels/softmax.h"
+#include "lockstep/kernels/sum.h"
+#include "lockstep/kernels/transpose.h"
+#include "lockstep/tensor/ops.h"
+#include "lockstep/tensor/ops/broadcast.h"
 
 namespace lockstep {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/elementwise.h"
+#include "lockstep/kernels/elementwise.h"
 
-#include "kernels/arithmetic.h"
-#include "kernels/convert.h"
-#include "kernels/dropout.h"
-#include "kernels/sigmoid.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
+#include "lockstep/kernels/arithmetic.h"
+#include "lockstep/kernels/convert.h"
+#include "lockstep/kernels/dropout.h"
+#include "lockstep/kernels/sigmoid.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 namespace {

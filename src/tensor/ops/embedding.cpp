@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/embedding.h"
+#include "lockstep/kernels/embedding.h"
 
-#include "kernels/elementwise.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/extreme.h"
+#include "lockstep/kernels/extreme.h"
 
-#include "tensor/ops/broadcast.h"
+#include "lockstep/tensor/ops/broadcast.h"
 
 namespace lockstep {
 namespace {

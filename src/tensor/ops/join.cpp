@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations that cut and join dimensions: slice(), cat(), stack() and chunk().
-#include "kernels/copy_rows.h"
-#include "tensor/ops/broadcast.h"
+#include "lockstep/kernels/copy_rows.h"
+#include "lockstep/tensor/ops/broadcast.h"
 
 namespace lockstep {
 namespace {

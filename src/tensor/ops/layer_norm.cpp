@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/layer_norm.h"
+#include "lockstep/kernels/layer_norm.h"
 
-#include "tensor/create.h"
-#include "tensor/ops.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 namespace {

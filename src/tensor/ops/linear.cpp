@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/matmul.h"
-#include "kernels/sum.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
+#include "lockstep/kernels/matmul.h"
+#include "lockstep/kernels/sum.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 namespace {

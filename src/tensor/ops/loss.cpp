@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "kernels/cross_entropy.h"
-#include "kernels/elementwise.h"
-#include "kernels/matmul.h"
-#include "kernels/sum.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
+#include "lockstep/kernels/cross_entropy.h"
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/kernels/matmul.h"
+#include "lockstep/kernels/sum.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/matmul.h"
+#include "lockstep/kernels/matmul.h"
 
-#include "kernels/batched_matmul.h"
-#include "tensor/ops.h"
-#include "tensor/ops/broadcast.h"
+#include "lockstep/kernels/batched_matmul.h"
+#include "lockstep/tensor/ops.h"
+#include "lockstep/tensor/ops/broadcast.h"
 
 namespace lockstep {
 namespace {

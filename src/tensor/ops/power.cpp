@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/power.h"
+#include "lockstep/kernels/power.h"
 
-#include "tensor/ops/broadcast.h"
+#include "lockstep/tensor/ops/broadcast.h"
 
 namespace lockstep {
 namespace {

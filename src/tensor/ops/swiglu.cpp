@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/swiglu.h"
+#include "lockstep/kernels/swiglu.h"
 
-#include "tensor/create.h"
-#include "tensor/ops.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory, events and graphs of a GPU.
-#include "core/gpu.h"
+#include "lockstep/core/gpu.h"
 
 #include <cstring>
 
-#include "core/graph.h"
-#include "core/memory.h"
-#include "core/stream.h"
+#include "lockstep/core/graph.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/core/stream.h"
 #include "support/cuda.h"
 
 namespace lockstep {

@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <vector>
 
-#include "comm/local_communicator.h"
-#include "comm/nccl_communicator.h"
-#include "comm/transport.h"
-#include "core/gpu.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/comm/nccl_communicator.h"
+#include "lockstep/comm/transport.h"
+#include "lockstep/core/gpu.h"
 #include "support/cuda.h"
 
 namespace lockstep {

@@ -2,14 +2,14 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/graph.h"
 #include "dist/cuda/gpu_ranks.h"
-#include "dist/gradient_reducer.h"
 #include "dist/reference_tree.h"
-#include "kernels/fold.h"
-#include "kernels/trace.h"
-#include "tensor/create.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/graph.h"
+#include "lockstep/dist/gradient_reducer.h"
+#include "lockstep/kernels/fold.h"
+#include "lockstep/kernels/trace.h"
+#include "lockstep/tensor/create.h"
 
 namespace lockstep {
 namespace {

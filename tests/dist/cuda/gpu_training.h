@@ -6,17 +6,17 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
-#include "core/error.h"
-#include "core/graph.h"
 #include "dist/cuda/gpu_ranks.h"
-#include "dist/data_parallel.h"
 #include "dist/momentum.h"
 #include "dist/reference_tree.h"
-#include "kernels/convert.h"
-#include "kernels/elementwise.h"
-#include "tensor/autograd.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/graph.h"
+#include "lockstep/dist/data_parallel.h"
+#include "lockstep/kernels/convert.h"
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/tensor/autograd.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep {
 

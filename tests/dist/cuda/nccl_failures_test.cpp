@@ -3,16 +3,16 @@
 #include <gtest/gtest.h>
 #include <thread>
 
-#include "comm/watchdog.h"
-#include "core/error.h"
-#include "core/stream.h"
 #include "dist/cuda/gpu_ranks.h"
 #include "dist/cuda/gpu_training.h"
-#include "dist/gradient_reducer.h"
+#include "lockstep/comm/watchdog.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/dist/gradient_reducer.h"
+#include "lockstep/tensor/create.h"
 #include "support/eventually.h"
 #include "support/flight_records.h"
 #include "support/temporary_directory.h"
-#include "tensor/create.h"
 
 namespace lockstep {
 namespace {

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include "core/error.h"
+#include "lockstep/core/error.h"
 #include "tests/support/program.h"
 
 namespace lockstep {

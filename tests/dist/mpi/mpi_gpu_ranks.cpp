@@ -7,14 +7,14 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "comm/local_communicator.h"
-#include "comm/nccl_communicator.h"
-#include "comm/world.h"
-#include "core/error.h"
-#include "core/gpu.h"
-#include "core/log.h"
-#include "dist/gradient_reducer.h"
-#include "tensor/create.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/comm/nccl_communicator.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/log.h"
+#include "lockstep/dist/gradient_reducer.h"
+#include "lockstep/tensor/create.h"
 
 namespace lockstep {
 namespace {

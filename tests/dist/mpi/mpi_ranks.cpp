@@ -9,12 +9,12 @@
 #include <map>
 #include <unistd.h>
 
-#include "comm/local_communicator.h"
-#include "comm/world.h"
-#include "core/error.h"
-#include "core/log.h"
-#include "dist/data_parallel.h"
-#include "tensor/create.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/dist/data_parallel.h"
+#include "lockstep/tensor/create.h"
 #include "tests/dist/momentum.h"
 #include "tests/dist/tiny_model.h"
 

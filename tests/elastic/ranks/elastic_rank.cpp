@@ -17,9 +17,9 @@
 #include <thread>
 #include <unistd.h>
 
-#include "comm/heartbeat.h"
-#include "comm/world.h"
-#include "core/error.h"
+#include "lockstep/comm/heartbeat.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/attention.h"
+#include "lockstep/kernels/attention.h"
 
 #include "kernels/bits/numbers.h"
-#include "kernels/cached_attention.h"
+#include "lockstep/kernels/cached_attention.h"
 
 namespace lockstep::bits {
 namespace {

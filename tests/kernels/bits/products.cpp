@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/batched_matmul.h"
 #include "kernels/bits/numbers.h"
-#include "kernels/matmul.h"
+#include "lockstep/kernels/batched_matmul.h"
+#include "lockstep/kernels/matmul.h"
 
 namespace lockstep::bits {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/bits/numbers.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/elementwise.h"
-#include "kernels/embedding.h"
-#include "kernels/layer_norm.h"
-#include "kernels/matmul.h"
-#include "kernels/rotary.h"
-#include "kernels/softmax.h"
-#include "kernels/sum.h"
+#include "lockstep/kernels/cross_entropy.h"
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/kernels/embedding.h"
+#include "lockstep/kernels/layer_norm.h"
+#include "lockstep/kernels/matmul.h"
+#include "lockstep/kernels/rotary.h"
+#include "lockstep/kernels/softmax.h"
+#include "lockstep/kernels/sum.h"
 
 namespace lockstep::bits {
 namespace {

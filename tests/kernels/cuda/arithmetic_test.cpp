@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/arithmetic.h"
+#include "lockstep/kernels/arithmetic.h"
 
 #include "kernels/broadcast_reference.h"
 #include "kernels/cuda/on_gpu.h"

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/attention.h"
 #include "kernels/values.h"
+#include "lockstep/kernels/attention.h"
 #include "support/cuda.h"
 
 namespace lockstep::testing {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/batched_matmul.h"
+#include "lockstep/kernels/batched_matmul.h"
 
 #include "kernels/batched_matmul_cases.h"
 #include "kernels/cuda/on_gpu.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/on_gpu.h"
-#include "kernels/sum.h"
+#include "lockstep/kernels/sum.h"
 
 namespace lockstep::testing {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/dropout.h"
+#include "lockstep/kernels/dropout.h"
 
-#include "kernels/elementwise.h"
 #include "kernels/values.h"
+#include "lockstep/kernels/elementwise.h"
 #include "support/cuda.h"
 
 namespace lockstep::testing {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/embedding.h"
+#include "lockstep/kernels/embedding.h"
 
 #include "kernels/cuda/on_gpu.h"
 

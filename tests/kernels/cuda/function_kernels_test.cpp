@@ -2,13 +2,13 @@
 // Functions, comparisons, extremes and copies of rows on a GPU. All but the logistic function have the bits
 // of the CPU.
 #include "kernels/broadcast_reference.h"
-#include "kernels/comparison.h"
-#include "kernels/copy_rows.h"
 #include "kernels/cuda/on_gpu.h"
-#include "kernels/elementwise.h"
 #include "kernels/function_reference.h"
-#include "kernels/power.h"
-#include "kernels/sigmoid.h"
+#include "lockstep/kernels/comparison.h"
+#include "lockstep/kernels/copy_rows.h"
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/kernels/power.h"
+#include "lockstep/kernels/sigmoid.h"
 
 namespace lockstep::testing {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/grad_scale.h"
+#include "lockstep/kernels/grad_scale.h"
 
-#include "kernels/adamw.h"
 #include "kernels/cuda/on_gpu.h"
-#include "kernels/sum.h"
+#include "lockstep/kernels/adamw.h"
+#include "lockstep/kernels/sum.h"
 
 namespace lockstep::testing {
 namespace {

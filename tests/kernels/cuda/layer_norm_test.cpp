@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/layer_norm.h"
+#include "lockstep/kernels/layer_norm.h"
 
 #include "kernels/values.h"
 #include "support/cuda.h"

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/matmul_plans.h"
+#include "lockstep/kernels/matmul_plans.h"
 
 #include <algorithm>
 #include <sstream>
 
-#include "core/graph.h"
-#include "core/stream.h"
-#include "kernels/cuda/matmul_plan.h"
-#include "kernels/kernel.h"
-#include "kernels/matmul.h"
+#include "lockstep/core/graph.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/kernels/cuda/matmul_plan.h"
+#include "lockstep/kernels/kernel.h"
+#include "lockstep/kernels/matmul.h"
 #include "support/cuda.h"
 
 #if defined(LOCKSTEP_EMULATED)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/matmul.h"
+#include "lockstep/kernels/matmul.h"
 
 #include <array>
 #include <thread>
 
-#include "core/graph.h"
-#include "core/stream.h"
-#include "kernels/kernel.h"
+#include "lockstep/core/graph.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/kernels/kernel.h"
 #include "support/cuda.h"
 
 namespace lockstep {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/random_fill.h"
+#include "lockstep/kernels/random_fill.h"
 
-#include "core/graph.h"
 #include "kernels/cuda/on_gpu.h"
+#include "lockstep/core/graph.h"
 
 namespace lockstep::testing {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/softmax.h"
+#include "lockstep/kernels/softmax.h"
 
 #include "kernels/cuda/on_gpu.h"
 #include "kernels/expectations.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/error.h"
-#include "kernels/attention.h"
-#include "kernels/cached_attention.h"
 #include "kernels/predicted/cases.h"
+#include "lockstep/core/error.h"
+#include "lockstep/kernels/attention.h"
+#include "lockstep/kernels/cached_attention.h"
 
 namespace lockstep::predicted {
 namespace {

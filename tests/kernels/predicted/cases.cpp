@@ -6,12 +6,12 @@
 #include <set>
 #include <tuple>
 
-#include "core/error.h"
-#include "core/hash.h"
-#include "core/memory.h"
-#include "kernels/attention.h"
-#include "kernels/cached_attention.h"
-#include "kernels/matmul.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/kernels/attention.h"
+#include "lockstep/kernels/cached_attention.h"
+#include "lockstep/kernels/matmul.h"
 
 namespace lockstep::predicted {
 namespace {

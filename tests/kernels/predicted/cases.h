@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "core/stream.h"
-#include "kernels/kernel.h"
-#include "kernels/random.h"
-#include "kernels/view.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/kernels/kernel.h"
+#include "lockstep/kernels/random.h"
+#include "lockstep/kernels/view.h"
 
 // Launches of every kernel of the project's own, whose results have predicted bits. An exact build computes
 // them on a GPU or in the emulator.

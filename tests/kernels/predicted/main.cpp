@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "core/gpu.h"
-#include "core/hash.h"
 #include "kernels/predicted/cases.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/gpu.h"
+#include "lockstep/core/hash.h"
 
 namespace lockstep::predicted {
 namespace {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/error.h"
-#include "kernels/batched_matmul.h"
-#include "kernels/matmul.h"
 #include "kernels/predicted/cases.h"
+#include "lockstep/core/error.h"
+#include "lockstep/kernels/batched_matmul.h"
+#include "lockstep/kernels/matmul.h"
 
 namespace lockstep::predicted {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/error.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/embedding.h"
-#include "kernels/layer_norm.h"
 #include "kernels/predicted/cases.h"
-#include "kernels/softmax.h"
+#include "lockstep/core/error.h"
+#include "lockstep/kernels/cross_entropy.h"
+#include "lockstep/kernels/embedding.h"
+#include "lockstep/kernels/layer_norm.h"
+#include "lockstep/kernels/softmax.h"
 
 namespace lockstep::predicted {
 namespace {

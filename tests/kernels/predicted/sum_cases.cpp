@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/error.h"
-#include "kernels/fold.h"
-#include "kernels/matmul.h"
 #include "kernels/predicted/cases.h"
-#include "kernels/sum.h"
+#include "lockstep/core/error.h"
+#include "lockstep/kernels/fold.h"
+#include "lockstep/kernels/matmul.h"
+#include "lockstep/kernels/sum.h"
 
 namespace lockstep::predicted {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/error.h"
-#include "kernels/adamw.h"
-#include "kernels/elementwise.h"
-#include "kernels/grad_scale.h"
 #include "kernels/predicted/cases.h"
-#include "kernels/sgd.h"
+#include "lockstep/core/error.h"
+#include "lockstep/kernels/adamw.h"
+#include "lockstep/kernels/elementwise.h"
+#include "lockstep/kernels/grad_scale.h"
+#include "lockstep/kernels/sgd.h"
 
 namespace lockstep::predicted {
 namespace {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares the forward and backward of a whole GPT on a GPU with the CPU, in single precision and 16 bits.
-#include "models/gpt2/gpt.h"
+#include "lockstep/models/gpt2/gpt.h"
 
 #include <cmath>
 
+#include "lockstep/models/gpt2/gpt2_block.h"
+#include "lockstep/tensor/checkpoint.h"
 #include "models/cuda/model_on_gpu.h"
-#include "models/gpt2/gpt2_block.h"
-#include "tensor/checkpoint.h"
 
 namespace lockstep::model_on_gpu {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares Llama, Qwen2 and Qwen3 on a GPU with the CPU: forward, backward, and generation with a cache.
-#include "models/llama/llama.h"
+#include "lockstep/models/llama/llama.h"
 
 #include "models/cuda/model_on_gpu.h"
 

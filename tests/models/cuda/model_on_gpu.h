@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "nn/language_model.h"
-#include "parameters/parameter_space.h"
+#include "lockstep/nn/language_model.h"
+#include "lockstep/parameters/parameter_space.h"
+#include "lockstep/tensor/create.h"
 #include "support/cuda.h"
 #include "support/gradient_check.h"
-#include "tensor/create.h"
 
 namespace lockstep::model_on_gpu {
 

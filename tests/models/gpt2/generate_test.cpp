@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nn/generate.h"
+#include "lockstep/nn/generate.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,9 +8,9 @@
 #include <map>
 #include <set>
 
-#include "core/error.h"
-#include "models/gpt2/gpt.h"
-#include "tensor/create.h"
+#include "lockstep/core/error.h"
+#include "lockstep/models/gpt2/gpt.h"
+#include "lockstep/tensor/create.h"
 
 namespace lockstep::generate_test {
 namespace {

@@ -5,13 +5,13 @@
 
 #include <functional>
 
-#include "models/gpt2/gpt.h"
-#include "models/gpt2/initial_weights.h"
-#include "nn/module.h"
-#include "parameters/grad_scaler.h"
-#include "parameters/gradient_norm.h"
-#include "parameters/optimizer.h"
-#include "tensor/ops.h"
+#include "lockstep/models/gpt2/gpt.h"
+#include "lockstep/models/gpt2/initial_weights.h"
+#include "lockstep/nn/module.h"
+#include "lockstep/parameters/grad_scaler.h"
+#include "lockstep/parameters/gradient_norm.h"
+#include "lockstep/parameters/optimizer.h"
+#include "lockstep/tensor/ops.h"
 
 namespace lockstep::golden_test {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/gpt2/gpt2_block.h"
+#include "lockstep/models/gpt2/gpt2_block.h"
 
 #include <set>
 #include <vector>

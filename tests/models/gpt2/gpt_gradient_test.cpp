@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "models/gpt2/gpt.h"
-#include "nn/layers.h"
+#include "lockstep/models/gpt2/gpt.h"
+#include "lockstep/nn/layers.h"
+#include "lockstep/tensor/ops.h"
 #include "support/gradient_check.h"
-#include "tensor/ops.h"
 
 namespace lockstep::gpt_gradient_test {
 namespace {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Checks a GPT's parts, its initial values, and the inputs that its logits may depend on.
-#include "models/gpt2/gpt.h"
+#include "lockstep/models/gpt2/gpt.h"
 
 #include <array>
 #include <cmath>
 #include <string>
 #include <vector>
 
-#include "models/gpt2/initial_weights.h"
-#include "nn/module.h"
-#include "parameters/parameter_space.h"
+#include "lockstep/models/gpt2/initial_weights.h"
+#include "lockstep/nn/module.h"
+#include "lockstep/parameters/parameter_space.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 #include "support/gradient_check.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
 
 namespace lockstep::gpt_test {
 namespace {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <vector>
 
-#include "core/memory.h"
-#include "models/gpt2/gpt.h"
+#include "lockstep/core/memory.h"
+#include "lockstep/models/gpt2/gpt.h"
 #include "support/gradient_check.h"
 
 namespace lockstep::recompute_test {

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 #include <vector>
 
-#include "models/gpt2/gpt.h"
-#include "parameters/parameter_space.h"
+#include "lockstep/models/gpt2/gpt.h"
+#include "lockstep/parameters/parameter_space.h"
+#include "lockstep/tensor/create.h"
 #include "support/gradient_check.h"
-#include "tensor/create.h"
 
 namespace lockstep::token_losses_test {
 namespace {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The models of the families llama and qwen. tests/huggingface compares them with transformers.
-#include "models/llama/llama.h"
+#include "lockstep/models/llama/llama.h"
 
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
 #include <vector>
 
-#include "kernels/attention_heads.h"
-#include "nn/generate.h"
-#include "parameters/parameter_space.h"
+#include "lockstep/kernels/attention_heads.h"
+#include "lockstep/nn/generate.h"
+#include "lockstep/parameters/parameter_space.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 #include "support/gradient_check.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
 
 namespace lockstep::llama_test {
 namespace {

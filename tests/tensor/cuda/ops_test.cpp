@@ -2,10 +2,10 @@
 // Compares all operations of the table on a GPU with the CPU in double precision.
 #include <algorithm>
 
-#include "parameters/parameter_space.h"
+#include "lockstep/parameters/parameter_space.h"
+#include "lockstep/tensor/checkpoint.h"
 #include "support/cuda.h"
 #include "support/op_cases.h"
-#include "tensor/checkpoint.h"
 
 namespace lockstep {
 namespace {

@@ -6,14 +6,14 @@
 #include <filesystem>
 #include <sys/file.h>
 
-#include "comm/heartbeat.h"
-#include "comm/local_communicator.h"
-#include "core/descriptor.h"
-#include "core/file.h"
+#include "lockstep/comm/heartbeat.h"
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/core/descriptor.h"
+#include "lockstep/core/file.h"
+#include "lockstep/tensor/create.h"
+#include "lockstep/tensor/ops.h"
 #include "support/cuda.h"
 #include "support/tiny_run.h"
-#include "tensor/create.h"
-#include "tensor/ops.h"
 
 namespace lockstep {
 namespace {

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "apps/tutorial/exercises/check/verdict.h"
-#include "comm/world.h"
-#include "core/error.h"
-#include "program/command_line.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/core/error.h"
+#include "lockstep/program/command_line.h"
 
 namespace lockstep {
 namespace {

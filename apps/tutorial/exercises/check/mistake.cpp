@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "apps/tutorial/exercises/check/reference_run.h"
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "apps/tutorial/exercises/exercise.h"
-#include "data/sampler.h"
+#include "lockstep/data/sampler.h"
 
 namespace lockstep {
 namespace {

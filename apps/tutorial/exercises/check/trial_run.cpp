@@ -6,9 +6,9 @@
 #include <regex>
 #include <sstream>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "core/process.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/process.h"
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "apps/tutorial/exercises/exercise.h"
-#include "core/error.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {

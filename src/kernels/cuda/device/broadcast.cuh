@@ -11,8 +11,8 @@
 #include <array>
 #include <utility>
 
-#include "kernels/broadcast.h"
-#include "kernels/cuda/device/map.cuh"
+#include "lockstep/kernels/broadcast.h"
+#include "lockstep/kernels/cuda/device/map.cuh"
 
 namespace lockstep::cuda {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/dtype.h"
-#include "core/error.h"
-#include "kernels/cuda/device/intrinsics.cuh"
+#include "lockstep/core/dtype.h"
+#include "lockstep/core/error.h"
+#include "lockstep/kernels/cuda/device/intrinsics.cuh"
 
 namespace lockstep::cuda {
 

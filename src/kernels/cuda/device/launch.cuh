@@ -3,9 +3,9 @@
 
 #include <utility>
 
-#include "core/cuda_check.h"
-#include "core/stream.h"
-#include "kernels/cuda/device/grid.cuh"
+#include "lockstep/core/cuda_check.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/kernels/cuda/device/grid.cuh"
 
 namespace lockstep::cuda {
 

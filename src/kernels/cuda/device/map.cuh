@@ -8,9 +8,9 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/device/dtype.cuh"
-#include "kernels/cuda/device/launch.cuh"
-#include "kernels/cuda/device/pack.cuh"
+#include "lockstep/kernels/cuda/device/dtype.cuh"
+#include "lockstep/kernels/cuda/device/launch.cuh"
+#include "lockstep/kernels/cuda/device/pack.cuh"
 
 namespace lockstep::cuda {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "kernels/coefficients.h"
-#include "kernels/cuda/device/ptx.cuh"
-#include "kernels/gelu.h"
-#include "kernels/math.h"
+#include "lockstep/kernels/coefficients.h"
+#include "lockstep/kernels/cuda/device/ptx.cuh"
+#include "lockstep/kernels/gelu.h"
+#include "lockstep/kernels/math.h"
 
 namespace lockstep::cuda {
 

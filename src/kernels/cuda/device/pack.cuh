@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/device/dtype.cuh"
+#include "lockstep/kernels/cuda/device/dtype.cuh"
 
 namespace lockstep::cuda {
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/cuda/device/intrinsics.cuh"
+#include "lockstep/kernels/cuda/device/intrinsics.cuh"
 
 namespace lockstep::cuda {
 

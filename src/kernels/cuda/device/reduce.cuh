@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/device/intrinsics.cuh"
+#include "lockstep/kernels/cuda/device/intrinsics.cuh"
 
 namespace lockstep::cuda {
 

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "core/cuda_check.h"
-#include "core/stream.h"
 #include "emulator/emulator.h"
-#include "kernels/cuda/device/grid.cuh"
+#include "lockstep/core/cuda_check.h"
+#include "lockstep/core/stream.h"
+#include "lockstep/kernels/cuda/device/grid.cuh"
 
 namespace lockstep::cuda {
 

@@ -8,7 +8,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "kernels/cuda/device/intrinsics.cuh"
+#include "lockstep/kernels/cuda/device/intrinsics.cuh"
 
 namespace lockstep::cuda {
 
