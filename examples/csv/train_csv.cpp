@@ -3,9 +3,8 @@
 // metrics, snapshots and restarts.
 #include <algorithm>
 #include <fstream>
+#include <lockstep/lockstep.h>
 #include <sstream>
-
-#include "lockstep.h"
 
 using namespace lockstep;
 

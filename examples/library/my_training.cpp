@@ -1,18 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Trains a model of its own on one rank, or on all ranks that mpirun, srun or lockrun starts.
-#include <iostream>
-#include <memory>
-
-#include "comm/world.h"
-#include "core/hash.h"
-#include "data/dataset.h"
-#include "data/loader.h"
-#include "dist/data_parallel.h"
-#include "dist/parameters_hash.h"
-#include "nn/layers.h"
-#include "nn/module.h"
-#include "parameters/optimizer.h"
-#include "tensor/operators.h"
+#include <lockstep/lockstep.h>
 
 using namespace lockstep;
 
@@ -27,7 +15,7 @@ class GatedRegression : public Module {
   Linear& output_ = add_part<Linear>("output", 32, 1);
 };
 
-int train() {
+int train_model() {
   const World world = World::from_environment();  // one rank alone, or a rank of the launcher's job
   const GatedRegression model;
   ParameterSpace parameters(model, {.seed = 7});         // draws initial values, in one flat space
@@ -45,4 +33,4 @@ int train() {
   return 0;
 }
 
-int main() { return run_program(train); }  // prints an exception once, and ends all ranks
+int main() { return run_program(train_model); }  // prints an exception once, and ends all ranks

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The models of docs/own_models.md learn, and the number of ranks does not change their result.
+// The models of docs/own_models.md and docs/recurrent_models.md learn, and the number of ranks does not
+// change their result.
 #include <gtest/gtest.h>
 #include <string>
 
@@ -43,6 +44,18 @@ TEST(OwnModels, AttentionIsClearlyBetterThanAnyBigram) {
   EXPECT_GT(one.loss, SampleCorpus::entropy_per_character)
       << "the model has seen the characters that it must predict";
   EXPECT_TRUE(one.parameters == three.parameters);
+}
+
+TEST(OwnModels, AnLstmIsClearlyBetterThanAnyBigram) {
+  const Trained one = train("lstm", 1), two = train("lstm", 2);
+  EXPECT_LT(one.loss, SampleCorpus::best_bigram_loss - 0.5);
+  EXPECT_TRUE(one.parameters == two.parameters);
+}
+
+TEST(OwnModels, AConvolutionTellsDirectionsApart) {
+  const Trained one = train("convolution", 1), two = train("convolution", 2);
+  EXPECT_LT(one.loss, 0.3) << "guessing has 0.69";
+  EXPECT_TRUE(one.parameters == two.parameters);
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tensor/safetensors.h"
+#include "lockstep/tensor/safetensors.h"
 #include "tests/support/program.h"
 
 namespace lockstep {
