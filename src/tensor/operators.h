@@ -7,9 +7,6 @@
 
 namespace lockstep {
 
-// Operators for the functions of ops.h. One of two operands may be a number: x + 1, 2 / x, x > 0.5. As
-// everywhere, comparisons return a mask of 0 and 1, also == and !=.
-
 /// Two operands of an operator: tensors, or a tensor and a number.
 template <class A, class B>
 concept TensorOperands = (std::is_same_v<A, Tensor> &&

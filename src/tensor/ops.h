@@ -35,8 +35,10 @@ class Operand {
   bool is_number_;
 };
 
-// Elementwise operations. Different shapes are broadcast as in PyTorch, from the last dimension on. Two
-// extents must be equal, or one of them is 1 (or missing) and repeated. Else an Error names both shapes.
+/// @name Elementwise operations
+/// Different shapes are broadcast as in PyTorch, from the last dimension on. Two extents must be equal, or
+/// one of them is 1 (or missing) and repeated. Else an Error names both shapes.
+/// @{
 Tensor add(const Operand& a, const Operand& b);       ///< a + b
 Tensor subtract(const Operand& a, const Operand& b);  ///< a - b
 Tensor multiply(const Operand& a, const Operand& b);  ///< a * b
@@ -54,15 +56,20 @@ Tensor sigmoid(const Tensor& x);  ///< 1 / (1 + e^-x)
 Tensor silu(const Tensor& x);     ///< x * sigmoid(x)
 Tensor gelu(const Tensor& x, Gelu form = Gelu::tanh);
 Tensor swiglu(const Tensor& gate, const Tensor& up);  ///< silu(gate) * up for equal shapes
+/// @}
 
-// Comparisons return a mask: 1 where the condition holds and 0 elsewhere, in the operands' dtype (also i32).
-// They have no gradient. A NaN differs from every number. Different shapes are broadcast.
+/// @name Comparisons
+/// They return a mask: 1 where the condition holds and 0 elsewhere, in the operands' dtype (also i32). They
+/// have no gradient. A NaN differs from every number. Different shapes are broadcast.
+/// @{
 Tensor less(const Operand& a, const Operand& b);           ///< a < b
 Tensor less_equal(const Operand& a, const Operand& b);     ///< a <= b
 Tensor greater(const Operand& a, const Operand& b);        ///< a > b
 Tensor greater_equal(const Operand& a, const Operand& b);  ///< a >= b
 Tensor equal(const Operand& a, const Operand& b);          ///< a == b, element by element
 Tensor not_equal(const Operand& a, const Operand& b);      ///< a != b
+/// @}
+
 /// Returns a where the mask is not 0, else b. All three are broadcast. The mask may have another dtype.
 Tensor where(const Tensor& mask, const Operand& a, const Operand& b);
 /// Returns the larger of a and b, or NaN if one of them is. Where they are equal, each gets half the
