@@ -65,6 +65,7 @@ std::vector<KernelCase> cases_of(const CaseSizes& sizes, const Options& options)
   std::vector<KernelCase> cases = matmul_cases(sizes);
   for (KernelCase& other : other_cases(sizes)) cases.push_back(std::move(other));
   for (KernelCase& other : llama_cases(sizes)) cases.push_back(std::move(other));
+  for (KernelCase& other : function_cases(sizes)) cases.push_back(std::move(other));
   std::erase_if(
       cases, [&](const KernelCase& one) { return !std::regex_search(one.kernel + " " + one.shape, filter); });
   require(!cases.empty(), "--filter ", options.filter, ": no case matches; leave it out to see all cases");

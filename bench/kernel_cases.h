@@ -36,6 +36,7 @@ std::vector<KernelCase> matmul_cases(const CaseSizes& sizes);
 std::vector<KernelCase> other_cases(const CaseSizes& sizes);
 /// Returns the kernels that a training step of Llama or Qwen adds.
 std::vector<KernelCase> llama_cases(const CaseSizes& sizes);
+std::vector<KernelCase> function_cases(const CaseSizes& sizes);
 
 enum class NormKind { layer, rms };
 /// Returns the forward of a norm of the last dimension. With a residual it also writes the sum of both

@@ -5,12 +5,17 @@
 #include "lockstep/kernels/arithmetic.h"
 #include "lockstep/kernels/attention.h"
 #include "lockstep/kernels/batched_matmul.h"
+#include "lockstep/kernels/comparison.h"
+#include "lockstep/kernels/copy_rows.h"
 #include "lockstep/kernels/cross_entropy.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/embedding.h"
+#include "lockstep/kernels/extreme.h"
 #include "lockstep/kernels/layer_norm.h"
 #include "lockstep/kernels/matmul.h"
+#include "lockstep/kernels/power.h"
 #include "lockstep/kernels/rotary.h"
+#include "lockstep/kernels/sigmoid.h"
 #include "lockstep/kernels/sum.h"
 #include "lockstep/kernels/swiglu.h"
 
@@ -103,6 +108,21 @@ inline Cost cost(const AddPositionsBackward& k) { return {.bytes = bytes_of_view
 inline Cost cost(const Sum& k) { return {.bytes = bytes_of_views(k.x, k.y)}; }
 
 inline Cost cost(const Multiply& k) { return {.bytes = bytes_of_views(k.a, k.b, k.y)}; }
+inline Cost cost(const Add& k) { return {.bytes = bytes_of_views(k.a, k.b, k.y)}; }
+inline Cost cost(const Power& k) { return {.bytes = bytes_of_views(k.a, k.b, k.y)}; }
+inline Cost cost(const Maximum& k) { return {.bytes = bytes_of_views(k.a, k.b, k.y)}; }
+inline Cost cost(const Compare& k) { return {.bytes = bytes_of_views(k.a, k.b, k.y)}; }
+inline Cost cost(const Where& k) { return {.bytes = bytes_of_views(k.mask, k.a, k.b, k.y)}; }
+inline Cost cost(const SigmoidForward& k) { return {.bytes = bytes_of_views(k.x, k.y)}; }
+inline Cost cost(const SiluForward& k) { return {.bytes = bytes_of_views(k.x, k.y)}; }
+inline Cost cost(const SiluBackward& k) { return {.bytes = bytes_of_views(k.x, k.dy, k.dx)}; }
+inline Cost cost(const Sqrt& k) { return {.bytes = bytes_of_views(k.x, k.y)}; }
+inline Cost cost(const DimensionExtreme& k) { return {.bytes = bytes_of_views(k.x, k.y, k.places)}; }
+
+/// Each row is read and written.
+inline Cost cost(const CopyRows& k) {
+  return {.bytes = 2.0 * static_cast<double>(k.rows * k.length * bytes(k.x.dtype))};
+}
 
 inline Cost cost(const Scale& k) { return {.bytes = bytes_of_views(k.x, k.y)}; }
 
