@@ -2,7 +2,8 @@
 // Trains a model of its own on the rows of a CSV file, with everything that train_gpt has: keys, validation,
 // metrics, snapshots and restarts.
 #include <algorithm>
-#include <fstream>
+#include <cmath>
+#include <cstdlib>
 #include <lockstep/lockstep.h>
 #include <sstream>
 
@@ -12,26 +13,25 @@ using namespace lockstep;
 struct Table {
   explicit Table(const std::string& file) : text(read_named_file(file, "FILE")) {
     std::istringstream lines(text);
-    int64_t number = 0;
-    for (std::string line; std::getline(lines, line);) {
-      ++number;
+    int64_t rows = 0;
+    for (std::string line; std::getline(lines, line); ++rows) {
       std::istringstream cells(line);
       int64_t count = 0;
       for (std::string cell; std::getline(cells, cell, ','); ++count) {
-        size_t read = 0;
-        try {
-          values.push_back(std::stof(cell, &read));
-        } catch (const std::exception&) {
-          throw UserError(concat(file, ":", number, ": \"", cell, "\" is no number"));
-        }
+        char* end = nullptr;
+        const float value = std::strtof(cell.c_str(), &end);
+        require(end != cell.c_str() && std::string(end).find_first_not_of(" \r") == std::string::npos &&
+                    std::isfinite(value),
+                file, ":", rows + 1, ": \"", cell, "\" is no number");
+        values.push_back(value);
       }
-      if (columns == 0) columns = count;
-      require(count == columns && count > 1, file, ":", number, ": ", count, " cells, where ", columns,
-              " are needed");
+      if (rows == 0) columns = count;
+      require(count == columns && count > 1, file, ":", rows + 1, ": ", count, " cells, where ",
+              std::max<int64_t>(columns, 2), " are needed");
     }
-    require(rows() > 0, file, " has no rows");
+    require(rows >= 5, file, " has ", rows, " rows, and 5 are needed: the last fifth validates");
   }
-  int64_t rows() const { return columns == 0 ? 0 : static_cast<int64_t>(values.size()) / columns; }
+  int64_t rows() const { return static_cast<int64_t>(values.size()) / columns; }
 
   std::string text;
   std::vector<float> values;
@@ -58,18 +58,23 @@ class Rows : public Dataset {
   int64_t first_, count_;
 };
 
-/// y = output(silu(value(x)) * sigmoid(gate(x))).
+/// y = output(silu(value(x)) * sigmoid(gate(x)) * scale).
 class GatedRegression : public Module {
  public:
   explicit GatedRegression(int64_t inputs)
       : value_(add_part<Linear>("value", inputs, 32)), gate_(add_part<Linear>("gate", inputs, 32)) {}
 
-  Tensor operator()(const Tensor& x) const { return output_(silu(value_(x)) * sigmoid(gate_(x))); }
+  /// Computes in the precision of train.precision. Input and result are f32.
+  Tensor operator()(const Tensor& x) const {
+    const Tensor in = convert(x, value_.weight().compute_dtype());
+    return convert(output_(silu(value_(in)) * sigmoid(gate_(in)) * scale_), x.dtype());
+  }
 
  private:
   Linear& value_;
   Linear& gate_;
   Linear& output_ = add_part<Linear>("output", 32, 1);
+  Tensor scale_ = add_parameter("scale", {32}, constant_values(1.0));
 };
 
 /// What the engine asks for. The last fifth of the rows validates.
@@ -105,8 +110,7 @@ class CsvTask : public TrainingTask {
 int main(int argc, char** argv) {
   return run_training_program(
       argc, argv,
-      {.usage =
-           "train_csv FILE [section.key=value ...]\n\nTrains a gated regression on the rows of FILE.\n\n",
+      {.about = "Trains a gated regression on the rows of FILE. The last column is the target.",
        .defaults = {{"train.epochs", "10"},
                     {"train.batch_size", "16"},
                     {"train.learning_rate", "1e-2"},

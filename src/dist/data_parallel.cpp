@@ -186,7 +186,6 @@ void DataParallel::backward(const Tensor& loss) {
   expect(micro_batches_done_ < owed(), "backward() was called more than ", owed(),
          " times in this step; call wait() after the last");
   expect_same_precision();
-  space_.values.expect_no_zero_matrix();
   const TrainedSpace trained(space_.memory());
   const bool cuts = reducer_->cuts_gradients();
   const int index = micro_batches_done_ % micro_batches_per_leaf();
@@ -216,10 +215,21 @@ void DataParallel::backward(const Tensor& loss) {
   ++micro_batches_done_;
 }
 
+/// Throws the same UserError on all ranks if a matrix is zero in the parts of all of them.
+void DataParallel::check_start() {
+  std::vector<uint8_t> found = space_.values.find_numbers();
+  const size_t count = found.size();
+  std::vector<uint8_t> all(count * static_cast<size_t>(communicator_->size()));
+  communicator_->all_gather(found.data(), std::ssize(found), all.data());
+  for (size_t i = 0; i < all.size(); ++i) found[i % count] |= all[i];
+  space_.values.expect_no_zero_matrix(found);
+}
+
 void DataParallel::end_step(bool everything) {
   expect(micro_batches_done_ == owed(), "wait() after ", micro_batches_done_, " of ", owed(),
          " backward() calls");
   reducer_->finish(everything);
+  if (!space_.values.is_start_checked()) check_start();
   if (reducer_->cuts_gradients())
     space_.gradients.place({reducer_->shard(), Placement(mine())});
   else

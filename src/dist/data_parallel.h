@@ -78,20 +78,19 @@ class DataParallel {
   /// for generating text. Errors of the body and of its end reach the caller.
   void together(const std::function<void()>& body);
 
-  /// Returns the mean of `loss` over a data set: of the means of its batches of `batch_size` samples,
-  /// weighted by their targets that count. Ranks share the batches, which are summed in double in index
-  /// order. So the result does not depend on ranks. All ranks call it, and before each of their batches
-  /// `before_batch` with the number that is done. An exception that it throws on all ranks ends the
-  /// evaluation.
+  /// Returns the mean of `loss` over the targets of a data set that count. Ranks share its batches, and the
+  /// result has the same bits for any number of ranks. All ranks call it, and `before_batch` before each of
+  /// their batches. An exception that `before_batch` throws on all ranks ends the evaluation.
   double evaluate(const Dataset& data, int64_t batch_size, const std::function<Tensor(const Batch&)>& loss,
                   const std::function<void(int64_t done, int64_t batches)>& before_batch = {});
 
   /// Runs the backward of the next micro-batch. Throws Error naming a parameter that the loss does not use,
-  /// and UserError naming a trained leaf that the space does not hold or a matrix of zeros at the first step.
+  /// and UserError naming a trained leaf that no space holds. Leaves of other spaces are constants.
   /// Throws Error if it is called more often than this rank has micro-batches.
   void backward(const Tensor& loss);
   /// Ends the step. Every parameter's grad() is then the mean over replicas, for all work queued from now on.
-  /// Throws Error if a backward() call is missing or gradients are sharded.
+  /// Throws Error if a backward() call is missing or gradients are sharded. The first step throws UserError
+  /// naming a matrix of zeros.
   void finish() { end_step(true); }
   /// Calls finish() and returns the mean loss. The host waits for it.
   float wait();
@@ -133,6 +132,7 @@ class DataParallel {
   DataParallelSetup set_up();
   void hook(size_t parameter);
   void bind_leaf(size_t parameter);
+  void check_start();
   void end_step(bool everything);
   void count_down(int bucket);
   void on_ready(size_t parameter);

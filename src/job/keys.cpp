@@ -13,6 +13,17 @@ constexpr auto semantic = KeyClass::semantic;
 constexpr auto collective = KeyClass::collective;
 constexpr auto local = KeyClass::local;
 
+const std::string own_model_usage =
+    " [--config FILE] [section.key=value ...] [OPTIONS]\n"
+    "\n"
+    "  --config FILE      an INI file of keys\n"
+    "  section.key=value  sets a key; --section.key=value and --section.key value do the same. The command "
+    "line overrides the file\n"
+    "  --print-config     print all keys with their final values as an INI file. Trains nothing\n"
+    "  --fresh            start a new run; a run in log.dir is moved aside (snapshot.resume=never)\n"
+    "  --version          print the version and how the program was built\n"
+    "  --help             print this text\n";
+
 constexpr const char* usage =
     " [--config FILE] [section.key=value ...] [OPTIONS]\n"
     "\n"
@@ -207,9 +218,12 @@ Arguments split_arguments(int argc, const char* const* argv) {
   return split_arguments(argc, argv, {"snapshot.resume", "never"});
 }
 
-std::string job_help(const std::string& program, const SettingLayer& defaults,
-                     const std::vector<std::string>& without) {
-  return concat("usage: ", program, usage, key_help(Settings(job_keys(), defaults), without));
+std::string job_help(const std::string& program, const SettingLayer& defaults) {
+  return concat("usage: ", program, usage, key_help(Settings(job_keys(), defaults)));
+}
+
+std::string own_model_help(const SettingLayer& defaults, const std::vector<std::string>& without) {
+  return own_model_usage + key_help(Settings(job_keys(), defaults), without);
 }
 
 std::string to_ini(const Job& job) { return to_ini(job_keys().settings_of(job)); }

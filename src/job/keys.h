@@ -40,10 +40,12 @@ const JobKeys& job_keys();
 /// Splits the arguments of main(). Throws UserError if an option lacks its value.
 Arguments split_arguments(int argc, const char* const* argv);
 
-/// Returns the text of --help for a program with these defaults, which does not use the sections in
-/// `without`.
-std::string job_help(const std::string& program, const SettingLayer& defaults = {},
-                     const std::vector<std::string>& without = {});
+/// Returns the text of --help for a program with these defaults.
+std::string job_help(const std::string& program, const SettingLayer& defaults = {});
+
+/// Returns the text of --help for a program with a model of its own, after its name and its arguments. It
+/// leaves out the sections in `without`.
+std::string own_model_help(const SettingLayer& defaults, const std::vector<std::string>& without);
 
 /// Returns the INI text of a job. Reading it gives the same job, also with another log.dir.
 std::string to_ini(const Job& job);

@@ -2,26 +2,13 @@
 #include "lockstep/nn/initial_values.h"
 
 #include <cmath>
+#include <set>
 
 #include "lockstep/core/text.h"
 #include "lockstep/tensor/create.h"
 #include "lockstep/tensor/ops.h"
 
 namespace lockstep {
-namespace {
-
-/// Returns values whose seed is not known yet. Until it is, they have the seed 0 and the place of the next
-/// parameter that this thread makes, as PyTorch's values without manual_seed().
-template <class WithSeed>
-InitialValues unseeded(WithSeed with_seed) {
-  thread_local uint32_t next_place = 0;
-  InitialValues values = with_seed(0, next_place++);
-  values.with_seed = with_seed;
-  return values;
-}
-
-}  // namespace
-
 InitialValues transposed_normal_values(const Shape& shape, double std, uint64_t seed, uint32_t stream_id) {
   const int64_t rows = shape[0], columns = shape[1];
   return {.fill =
@@ -63,11 +50,15 @@ InitialValues uniform_values(double low, double high, uint64_t seed, uint32_t st
 }
 
 InitialValues normal_values(double mean, double std) {
-  return unseeded([=](uint64_t seed, uint32_t place) { return normal_values(mean, std, seed, place); });
+  return {.fill = {}, .name = {}, .with_seed = [=](uint64_t seed, uint32_t place) {
+            return normal_values(mean, std, seed, place);
+          }};
 }
 
 InitialValues uniform_values(double low, double high) {
-  return unseeded([=](uint64_t seed, uint32_t place) { return uniform_values(low, high, seed, place); });
+  return {.fill = {}, .name = {}, .with_seed = [=](uint64_t seed, uint32_t place) {
+            return uniform_values(low, high, seed, place);
+          }};
 }
 
 InitialValues linear_values(int64_t inputs) {
@@ -76,8 +67,10 @@ InitialValues linear_values(int64_t inputs) {
 }
 
 void initialize(const std::vector<NamedTensor>& parameters, uint64_t seed) {
+  std::set<const void*> seen;  // a tied tensor keeps its first place
   for (size_t p = 0; p < parameters.size(); ++p)
-    parameters[p].tensor.initialize_with_seed(seed, static_cast<uint32_t>(p));
+    if (seen.insert(parameters[p].tensor.id()).second)
+      parameters[p].tensor.initialize_with_seed(seed, static_cast<uint32_t>(p));
 }
 
 }  // namespace lockstep

@@ -57,7 +57,7 @@ void Optimizer::place_states(const std::vector<Tensor>& memory, const Placement&
 
 void Optimizer::step(double learning_rate, float gradient_scale) {
   expect_whole();
-  space_.values.expect_no_zero_matrix();
+  if (!space_.values.is_start_checked()) space_.values.expect_no_zero_matrix(space_.values.find_numbers());
   space_.gradients.expect_unscaled();
   expect(!count_, "a GradScaler counts the steps of this optimizer: call GradScaler::step() instead");
   space_.gradients();

@@ -2,7 +2,7 @@
 #include "lockstep/parameters/parameter_space.h"
 
 #include <algorithm>
-#include <utility>
+#include <set>
 
 #include "lockstep/kernels/convert.h"
 #include "lockstep/tensor/create.h"
@@ -27,13 +27,22 @@ std::byte* ParameterSpace::Memory::find(Range place, DType dtype) {
   return residency(place, dtype);
 }
 
+/// Draws the values of a parameter that have no seed of their own, unless they are drawn already.
+static void seed_values(const Tensor& parameter, const DeclaredLeaf::Seed& seed) {
+  const auto& state = Tape::state(parameter);
+  if (!state->declared) return;
+  state->declared->of_space = seed;
+  if (!state->initial || !state->declared->with_seed || state->declared->has_own_seed) return;
+  parameter.initialize_with_seed(seed.seed, seed.place);
+  state->declared->has_own_seed = false;  // another space may draw again
+}
+
 ParameterSpace::ParameterSpace(const std::vector<NamedTensor>& listed, const SpaceOptions& options)
     : layout(listed, options.group, options.unit), memory_(std::make_shared<Memory>()) {
-  for (size_t i = 0; i < listed.size(); ++i) {
-    const auto& initial = Tape::state(listed[i].tensor)->initial;
-    if (initial && initial->with_seed)
-      listed[i].tensor.initialize_with_seed(options.seed, static_cast<uint32_t>(i));
-  }
+  std::set<const void*> seen;  // a tied tensor keeps its first place
+  for (size_t i = 0; i < listed.size(); ++i)
+    if (seen.insert(listed[i].tensor.id()).second)
+      seed_values(listed[i].tensor, {options.seed, static_cast<uint32_t>(i)});
   memory_->space = this;
   memory_->elements = layout.elements();
   memory_->precision = layout.dtype();
@@ -102,28 +111,41 @@ void ParameterSpace::Values::write(Range range, const Tensor& target) const {
   }
 }
 
-/// Returns whether every element of a range that the buffer holds is zero. A few elements come first, because
-/// they usually decide.
-static bool is_zero(const FlatBuffer& buffer, Range range) {
-  constexpr int64_t few = 64;
-  for (const Range part : {Range{range.begin, std::min(range.begin + few, range.end)}, range})
-    for (const double value : to_doubles(buffer.part(part)))
-      if (value != 0.0) return false;
-  return true;
+/// Returns whether a part of a buffer has an element that is not zero. It looks at a few at a time.
+static bool has_number(const FlatBuffer& buffer, Range range) {
+  for (Range piece{range.begin, range.begin}; piece.begin < range.end; piece.begin = piece.end) {
+    piece.end = std::min(range.end, piece.begin + ParameterLayout::block);
+    for (const double value : to_doubles(buffer.part(piece)))
+      if (value != 0.0) return true;
+  }
+  return false;
 }
 
-void ParameterSpace::Values::expect_no_zero_matrix() const {
-  if (std::exchange(space_.memory_->may_be_zero, true) || mode_of(space_.layout.stream()).is_dry) return;
+bool ParameterSpace::Values::is_start_checked() const {
+  return space_.memory_->may_be_zero || mode_of(space_.layout.stream()).is_dry;
+}
+
+std::vector<uint8_t> ParameterSpace::Values::find_numbers() const {
   const FlatBuffer& buffer = (*this)();
+  std::vector<uint8_t> found;
   for (const Parameter& parameter : space_.layout.parameters()) {
-    const auto& declared = Tape::state(parameter.tensor)->declared;
-    if (parameter.is_frozen || parameter.tensor.shape().rank() < 2 || parameter.tensor.size() == 0) continue;
-    if (declared && declared->may_be_zero) continue;
+    const Tensor& tensor = parameter.tensor;
+    bool is_fine = parameter.is_frozen || tensor.shape().rank() < 2 || tensor.size() == 0 ||
+                   Tape::state(tensor)->may_be_zero;
     for (const Range held : buffer.placement().ranges())
-      require(intersection(held, parameter.place) != parameter.place || !is_zero(buffer, parameter.place),
-              "the matrix ", parameter.name, " ", parameter.tensor.shape(),
-              " is all zeros at the first step: give it initial values, or declare it with "
-              "constant_values(0.0) if zeros are meant");
+      is_fine = is_fine || has_number(buffer, intersection(held, parameter.place));
+    found.push_back(is_fine ? 1 : 0);
+  }
+  return found;
+}
+
+void ParameterSpace::Values::expect_no_zero_matrix(const std::vector<uint8_t>& found) {
+  allow_zeros();
+  for (size_t p = 0; p < found.size(); ++p) {
+    const Parameter& parameter = space_.layout.parameters()[p];
+    require(found[p] != 0, "the matrix ", parameter.name, " ", parameter.tensor.shape(),
+            " is all zeros at the first step: give it initial values. If zeros are meant, make them by "
+            "constant_values(0.0), or call values.allow_zeros() of the ParameterSpace");
   }
 }
 

@@ -35,7 +35,7 @@ class ParameterSpace {
     int64_t elements = 0;
     DType precision = DType::f32;          ///< the dtype in which the model computes
     bool keeps_copies = false;             ///< copies exist even in the dtype of the values
-    bool may_be_zero = false;              ///< expect_no_zero_matrix() has been called
+    bool may_be_zero = false;              ///< matrices of zeros are allowed
     FlatBuffer values, copies, gradients;  ///< made at first use
     Residency residency;
   };
@@ -70,9 +70,13 @@ class ParameterSpace {
     std::string definition() const;
     /// Writes a range's values to `target`, [range.size()]. This rank keeps them, or they are not made yet.
     void write(Range range, const Tensor& target) const;
-    /// Throws UserError naming a trainable matrix that this rank keeps and whose values are all zero, unless
-    /// constant_values(0.0) has made it. Only the first call looks at the values.
-    void expect_no_zero_matrix() const;
+    /// Returns whether the start of the training was checked, or needs no check.
+    bool is_start_checked() const;
+    /// Returns 1 for each parameter that may be trained: one of fewer than two dimensions, one made by
+    /// constant_values(0.0), or one of which this rank keeps an element that is not zero. [parameters]
+    std::vector<uint8_t> find_numbers() const;
+    /// Throws UserError naming a parameter with 0 in find_numbers() of all ranks: a matrix of zeros.
+    void expect_no_zero_matrix(const std::vector<uint8_t>& found);
     /// Allows matrices of zeros: the values come from a file.
     void allow_zeros() { space_.memory_->may_be_zero = true; }
     /// Uses `buffer` for the values from now on. It must hold them already. Copies are kept as they are.

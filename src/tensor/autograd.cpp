@@ -74,7 +74,11 @@ class Walk {
   /// contain.
   Walk(const std::shared_ptr<GradientNode>& root, Tensor gradient, std::optional<double> seed,
        const Tensor& scale)
-      : root_(root.get()), seed_(seed), scale_(scale) {
+      : root_(root.get()),
+        seed_(seed),
+        scale_(scale),
+        space_(std::exchange(TrainedSpace::current(), nullptr)),
+        has_space_(space_ != nullptr) {
     root->output_gradient = std::move(gradient);
     add(operations_below(root, 0));
   }
@@ -94,33 +98,36 @@ class Walk {
   void add(const Nodes& nodes) {
     for (const auto& node : nodes) {
       expect_scaled_once(*node);
-      for (const auto& input : node->inputs)
-        if (input && input->leaf) {
-          ++uses_left_[input.get()];
-          note(*input, node->op);
+      for (auto& input : node->inputs) {
+        if (!input || !input->leaf) continue;
+        // Another DataParallel trains the leaves of another space. Here they are constants.
+        if (space_ && input->space && input->space.get() != space_) {
+          input = nullptr;
+          continue;
         }
+        ++uses_left_[input.get()];
+        note(*input, node->op);
+      }
     }
     expect_no_stranger();
     nodes_.insert(nodes_.end(), nodes.begin(), nodes.end());
   }
 
-  /// Remembers a leaf that no optimizer of the training updates, and the operation that reads it.
+  /// Remembers a leaf that no space holds, and the operation that reads it.
   void note(const TensorState& leaf, const char* op) {
-    const ParameterMemory* const own = leaf.space.get();
-    has_space_ |= own != nullptr;
-    const bool is_foreign = space_ ? own != space_ : own == nullptr && leaf.declared;
-    if (is_foreign && !stranger_) stranger_ = {&leaf, op};
+    has_space_ |= leaf.space != nullptr;
+    if (!leaf.space && (space_ || leaf.declared) && !stranger_) stranger_ = {&leaf, op};
   }
 
   void expect_no_stranger() const {
     if (!stranger_ || !has_space_) return;
     const auto& [leaf, op] = *stranger_;
     const std::string name = leaf->declared ? "the parameter " + leaf->declared->name : "a leaf";
-    throw UserError(
-        concat("the loss reads ", name, " ", leaf->shape, " by the operation ", op, ", and ",
-               leaf->space ? "another ParameterSpace holds it" : "no ParameterSpace holds it",
-               ", so no step would train it: add its module by add_part(), or make it by add_parameter()",
-               leaf->declared ? "" : ", or detach() it"));
+    throw UserError(concat(
+        "the loss reads ", name, " ", leaf->shape, " by the operation ", op,
+        ", and no ParameterSpace holds it, so no step would train it: ",
+        leaf->declared ? "add its module by add_part()" : "make it by add_parameter()",
+        ", or, if it is not to be trained, call set_requires_grad(false) or compute with it under NoGrad"));
   }
 
   void expect_scaled_once(const GradientNode& node) const {
@@ -227,8 +234,9 @@ class Walk {
   const GradientNode* root_;
   std::optional<double> seed_;
   Tensor scale_;
-  const ParameterMemory* space_ = TrainedSpace::current();
-  bool has_space_ = space_ != nullptr;  ///< a leaf on the tape is in a space
+  /// The space of the scope, which a backward() within a gradient function does not see.
+  const ParameterMemory* space_;
+  bool has_space_;  ///< a leaf on the tape is in a space
   std::optional<std::pair<const TensorState*, const char*>> stranger_ = {};
 };
 
@@ -268,6 +276,15 @@ Tensor GradientContext::take_gradient(size_t i) {
   if (!input || !input->node) return {};
   walk_.drop_column_sum(*input->node);
   return std::exchange(input->node->output_gradient, {});
+}
+
+Tensor GradientContext::take_own_gradient(size_t i, const Shape& shape, const Tensor& dy) {
+  const Tensor taken = take_gradient(i);
+  if (!taken) return full(shape, 0.0, dy.dtype(), dy.stream());
+  if (is_sole_owner(taken)) return taken;
+  const Tensor own = empty_like(taken);
+  copy(taken, own);
+  return own;
 }
 
 Tensor GradientContext::column_sum_memory(size_t i) {

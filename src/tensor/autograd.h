@@ -39,6 +39,10 @@ class GradientContext {
   /// empty if there are none yet. The function then returns the total.
   Tensor take_gradient(size_t i);
 
+  /// Returns take_gradient(i) in memory that the function may change. It is zeros of `shape` and of dy's
+  /// dtype if there is no gradient yet.
+  Tensor take_own_gradient(size_t i, const Shape& shape, const Tensor& dy);
+
   /// Returns memory for the sums of the columns of input `i`'s gradient, if the operation that made the input
   /// needs them as the gradient of a bias. Else it is empty. Call it after take_gradient(i) and write the
   /// sums of the gradient that the function returns for the input.

@@ -70,14 +70,15 @@ Tensor equal(const Operand& a, const Operand& b);          ///< a == b, element 
 Tensor not_equal(const Operand& a, const Operand& b);      ///< a != b
 /// @}
 
-/// Returns a where the mask is not 0, else b. All three are broadcast. The mask may have another dtype.
+/// Returns a where the mask is not 0, else b. All three are broadcast. The mask may have another dtype, but
+/// for i32 operands it is i32.
 Tensor where(const Tensor& mask, const Operand& a, const Operand& b);
 /// Returns the larger of a and b, or NaN if one of them is. Where they are equal, each gets half the
 /// gradient.
 Tensor maximum(const Operand& a, const Operand& b);
 /// Returns the smaller of a and b, with the rules of maximum().
 Tensor minimum(const Operand& a, const Operand& b);
-/// Returns min(max(x, low), high). The gradient is that of x where low <= x <= high, else 0. An infinite
+/// Returns min(max(x, low), high). The gradient is that of x where low < x < high, else 0. An infinite
 /// bound is none.
 Tensor clamp(const Tensor& x, double low, double high);
 

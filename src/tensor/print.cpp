@@ -45,6 +45,7 @@ Style style_of(const std::vector<double>& values) {
 }
 
 std::string text_of(double value, const Style& style) {
+  if (std::isnan(value)) return "nan";  // without the sign that a processor gives it
   std::array<char, 64> text;
   const auto end =
       std::to_chars(text.data(), text.data() + text.size(), value, style.format, style.digits).ptr;

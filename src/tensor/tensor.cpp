@@ -23,27 +23,43 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, int64_t offset_bytes, Shape sha
   state_->dtype = dtype;
 }
 
-Tensor Tensor::declare(const Shape& shape, DType dtype, const Stream& stream, InitialValues values,
+/// Returns values of which every element is known. Without a seed they have the seed 0 and the place of the
+/// next parameter that this thread makes, as PyTorch's values without manual_seed().
+static InitialValues resolved(const InitialValues& values, const std::optional<DeclaredLeaf::Seed>& seed) {
+  thread_local uint32_t next_place = 0;
+  if (!values.with_seed) return values;
+  InitialValues with = seed ? values.with_seed(seed->seed, seed->place) : values.with_seed(0, next_place++);
+  with.with_seed = values.with_seed;
+  return with;
+}
+
+Tensor Tensor::declare(const Shape& shape, DType dtype, const Stream& stream, const InitialValues& values,
                        const std::string& name) {
+  expect(values.fill || values.with_seed, "the parameter ", name, " ", shape,
+         " has no initial values: pass constant_values(1.0), normal_values(0.0, 0.02) or others");
   Tensor tensor;
   tensor.state_ = std::make_shared<TensorState>();
   tensor.state_->storage = std::make_shared<Storage>(Storage{nullptr, 0, stream});
   tensor.state_->shape = shape;
   tensor.state_->dtype = dtype;
   tensor.state_->stream = stream;
-  tensor.state_->declared = std::make_unique<DeclaredLeaf>(
-      DeclaredLeaf{.name = name, .with_seed = values.with_seed, .may_be_zero = values.are_zero});
-  tensor.state_->initial = std::make_unique<InitialValues>(std::move(values));
+  tensor.state_->declared =
+      std::make_unique<DeclaredLeaf>(DeclaredLeaf{.name = name, .with_seed = values.with_seed});
+  tensor.state_->may_be_zero = values.are_zero;
+  tensor.state_->initial = std::make_unique<InitialValues>(resolved(values, {}));
   return tensor;
 }
 
-void Tensor::initialize(InitialValues values) const {
+void Tensor::initialize(const InitialValues& given) const {
   expect(state_ != nullptr && !state_->node, "only a leaf has initial values");
-  if (state_->declared) {
-    state_->declared->with_seed = values.with_seed;
-    state_->declared->may_be_zero = values.are_zero;
+  const auto& declared = state_->declared;
+  const InitialValues values = resolved(given, declared ? declared->of_space : std::nullopt);
+  state_->may_be_zero = values.are_zero;
+  if (declared) {
+    declared->with_seed = values.with_seed;
+    declared->has_own_seed = false;
   }
-  if (state_->initial) return void(*state_->initial = std::move(values));
+  if (state_->initial) return void(*state_->initial = values);
   expect(state_->storage->data != nullptr,
          "this rank keeps only a part of the parameter: initialize it before "
          "DataParallel shards it");
@@ -55,6 +71,7 @@ void Tensor::initialize_with_seed(uint64_t seed, uint32_t place) const {
   const auto with_seed = state_->declared->with_seed;
   initialize(with_seed(seed, place));
   state_->declared->with_seed = with_seed;  // another seed may follow
+  state_->declared->has_own_seed = true;
 }
 
 /// Frees the operations below without recursion, because a tape may have a million. A freed node frees the

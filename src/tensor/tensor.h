@@ -32,8 +32,9 @@ struct InitialValues {
   /// Identifies the function: equal texts mean equal values.
   std::string name;
   /// Returns the values that a seed and the parameter's place in its model give. Empty if they need neither.
+  /// If it is set, `fill` and `name` may be empty.
   std::function<InitialValues(uint64_t seed, uint32_t place)> with_seed = {};
-  bool are_zero = false;  ///< zeros that somebody asked for, so that training may start with them
+  bool are_zero = false;  ///< zeros are meant, so training may start with them
 };
 
 /// A contiguous array of one dtype that operations can record on the tape. As in PyTorch, copies are handles
@@ -48,10 +49,10 @@ class Tensor {
   /// Returns a leaf that gets memory when it is first read or written. This is a parameter: its model's space
   /// may place it elsewhere or shard it before that.
   /// Messages call it `name`.
-  static Tensor declare(const Shape& shape, DType dtype, const Stream& stream, InitialValues values,
+  static Tensor declare(const Shape& shape, DType dtype, const Stream& stream, const InitialValues& values,
                         const std::string& name = "");
   /// Gives a declared leaf other initial values. A leaf that has memory already is filled with them.
-  void initialize(InitialValues values) const;
+  void initialize(const InitialValues& values) const;
   /// Draws initial values that depend on a seed. Others do not change.
   void initialize_with_seed(uint64_t seed, uint32_t place) const;
 

@@ -31,9 +31,16 @@ struct GradientNode {
 
 /// Facts about a leaf that was declared as a parameter.
 struct DeclaredLeaf {
+  /// A seed and the parameter's place in its model.
+  struct Seed {
+    uint64_t seed;
+    uint32_t place;
+  };
+
   std::string name;  ///< for messages, such as "Linear.weight"
   std::function<InitialValues(uint64_t seed, uint32_t place)> with_seed;  ///< InitialValues::with_seed
-  bool may_be_zero;                                                       ///< InitialValues::are_zero
+  std::optional<Seed> of_space = {};  ///< what the space gives later values
+  bool has_own_seed = false;          ///< initialize() was called with a seed, so a space does not draw again
 };
 
 /// State that all handles of one tensor share.
@@ -52,6 +59,7 @@ struct TensorState {
   std::shared_ptr<GradientNode> node;      ///< set on results of recorded operations
   std::unique_ptr<LeafGradient> leaf;      ///< set on leaves that require a gradient
   std::unique_ptr<DeclaredLeaf> declared;  ///< set on leaves that were declared
+  bool may_be_zero = false;                ///< InitialValues::are_zero of the last initial values
   std::unique_ptr<InitialValues> initial;  ///< set if a parameter's values are not computed yet
   std::shared_ptr<ParameterMemory> space;  ///< the space that a parameter belongs to, or null
   int64_t place = 0;                       ///< index of its first element in the space

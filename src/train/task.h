@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "lockstep/parameters/model_layout.h"
 #include "lockstep/parameters/optimizer.h"
 #include "lockstep/parameters/placed_tensors.h"
+#include "lockstep/train/parameter_rules.h"
 
 namespace lockstep {
 
@@ -46,8 +48,10 @@ class TrainingTask {
   virtual std::unique_ptr<Optimizer> make_optimizer(ParameterSpace& space) const = 0;
 
   virtual TaskFacts facts() const { return {}; }
-  /// Returns how optimizers treat a parameter.
-  virtual ParameterGroup group(const std::string& /*name*/, const Tensor& /*tensor*/) const { return {}; }
+  /// Returns how optimizers treat a parameter: as use_rules() says.
+  virtual ParameterGroup group(const std::string& name, const Tensor& /*tensor*/) const {
+    return rules_ ? rules_->group(name, {}) : ParameterGroup{};
+  }
   /// Returns the data of validations; null: there are none.
   virtual std::shared_ptr<const Dataset> validation_data() const { return nullptr; }
   /// Loads the initial values of a new run, on all ranks. Returns false if they are the model's.
@@ -63,10 +67,17 @@ class TrainingTask {
     return "";
   }
 
+  /// Freezes and groups the parameters as train.freeze and train.groups say. Throws UserError if they do not
+  /// fit the model. run_training_program() calls it.
+  void use_rules(const OptimizerOptions& options) { rules_.emplace(options, parameters()); }
+
   /// Returns group() as ParameterSpace takes it. It refers to the task.
   GroupRule group_rule() const {
     return [this](const std::string& name, const Tensor& tensor) { return group(name, tensor); };
   }
+
+ private:
+  std::optional<ParameterRules> rules_;
 };
 
 }  // namespace lockstep

@@ -18,27 +18,38 @@ std::vector<std::string> take_arguments(Arguments& arguments, const std::vector<
   return taken;
 }
 
+std::string help_of(const TrainingProgram& program, const std::string& name,
+                    const std::vector<std::string>& without) {
+  std::string text = program.about.empty() ? "" : program.about + "\n\n";
+  text += "usage: " + name;
+  for (const std::string& argument : program.arguments) text += " " + argument;
+  return text + own_model_help(program.defaults, without);
+}
+
 }  // namespace
 
 int run_training_program(int argc, const char* const* argv, const TrainingProgram& program) {
   return run_program([&] {
+    expect(static_cast<bool>(program.make_task), "TrainingProgram::make_task is empty");
     const std::vector<std::string> of_language_models = {"model", "data"};
     Arguments arguments = split_arguments(argc, argv);
-    if (arguments.help)
-      return print_help(program.usage + job_help(arguments.program, program.defaults, of_language_models));
+    if (arguments.help) return print_help(help_of(program, arguments.program, of_language_models));
     if (arguments.version) return print_once(version_text());
     require(!arguments.plan, "command line: ", arguments.program, " has no --plan");
     const std::vector<std::string> others = take_arguments(arguments, program.arguments);
-    const Settings settings = load_settings(arguments, program.defaults);
-    for (const Key& key : job_keys().keys())
-      require(!settings.is_set(key.name) || !is_in_section(key.name, of_language_models), key.name,
+    for (const Setting& setting : arguments.overrides)
+      require(!is_in_section(setting.key, of_language_models), setting.key,
               " has no effect: ", arguments.program, " has a model and data of its own");
+    const Settings settings = load_settings(arguments, program.defaults);
     if (arguments.print_config) return print_once(to_ini(job_of(settings)));
     require(others.size() == program.arguments.size(), "command line: ",
             others.size() < program.arguments.size() ? program.arguments[others.size()] : "", " is missing");
     const World world = start_world();
     const Job job = resolve(settings, world);
-    return train(job, world, *program.make_task({.job = job, .world = world, .arguments = others}));
+    const auto task = program.make_task({.job = job, .world = world, .arguments = others});
+    expect(task != nullptr, "TrainingProgram::make_task returned no task");
+    task->use_rules(job.optimizer);
+    return train(job, world, *task);
   });
 }
 

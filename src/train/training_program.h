@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/config/settings.h"
+#include "lockstep/job/keys.h"
 #include "lockstep/train/trainer.h"
 
 namespace lockstep {
 
-/// What a program's task is made from. The references are valid until the program ends.
+/// The inputs of a task. The references are valid until the program ends.
 struct TaskInput {
   const Job& job;
   const World& world;
@@ -20,20 +20,15 @@ struct TaskInput {
 
 /// A program that trains a model of one's own.
 struct TrainingProgram {
-  std::string usage = {};                   ///< the first lines of --help: what the program trains
+  std::string about = {};                   ///< the first lines of --help: what the program trains
   SettingLayer defaults = {};               ///< keys whose defaults differ from those of train_gpt
   std::vector<std::string> arguments = {};  ///< names of the arguments that are no keys, such as "FILE"
   std::function<std::unique_ptr<TrainingTask>(const TaskInput& input)> make_task;  ///< called on every rank
 };
 
 /// Runs the program with the arguments of main(): reads the keys of --help, joins the other ranks and calls
-/// train(). Keys of a language model and its text are refused. Returns the exit code of main().
-///
-///     int main(int argc, char** argv) {
-///       return run_training_program(argc, argv, {.make_task = [](const TaskInput& input) {
-///         return std::make_unique<MyTask>(input.job);
-///       }});
-///     }
+/// train(). Refuses keys of a language model and its text on the command line. Returns the exit code of
+/// main(): 0 done, 2 wrong input, 75 stopped on request, another one for failures.
 int run_training_program(int argc, const char* const* argv, const TrainingProgram& program);
 
 /// Returns AdamW with the keys train.beta1, train.beta2 and train.weight_decay, for TrainingTask::

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is easily forgotten in a model of one's own is an error that names it.
+#include <atomic>
 #include <gtest/gtest.h>
 
+#include "lockstep/comm/local_communicator.h"
 #include "lockstep/comm/world.h"
 #include "lockstep/dist/data_parallel.h"
 #include "lockstep/nn/layers.h"
@@ -64,6 +66,7 @@ std::string error_of_training(const Model& model) {
     ParameterSpace parameters(model);
     DataParallel ddp(parameters, world, {.replicas = 1});
     ddp.backward(mean(model(some_inputs())));
+    ddp.wait();
   });
 }
 
@@ -82,7 +85,7 @@ TEST(Forgetting, IsAlsoFoundWithoutDataParallel) {
 TEST(Forgetting, ATensorThatIsNoParameterIsNamed) {
   const HasAScale model(full({2}, 1.0).set_requires_grad());
   expect_contains(error_of_training(model), {"the loss reads a leaf [2] by the operation multiply",
-                                             "make it by add_parameter(), or detach() it"});
+                                             "make it by add_parameter(), or, if it is not to be trained,"});
   EXPECT_EQ(error_of_training(HasAScale(full({2}, 1.0))), no_error);
 }
 
@@ -131,6 +134,72 @@ TEST(Forgetting, AMatrixOfZerosIsNamedUnlessZerosAreMeant) {
   step();
 }
 
+// Each rank keeps a part of the matrix. All ranks get the error, so none waits for another.
+TEST(Forgetting, AMatrixOfZerosIsFoundByAllRanksThatShareIt) {
+  for (const Shape& shape : {Shape{64, 64}, Shape{128, 128}}) {
+    std::atomic<int> refusals = 0;
+    run_ranks(2, [&](Communicator& ranks) {
+      Tensor matrix = zeros(shape), other = full(shape, 0.1);
+      ParameterSpace space({{"matrix", matrix.set_requires_grad()}, {"other", other.set_requires_grad()}});
+      DataParallel ddp(space, World(ranks.shared_from_this()), {.replicas = 2, .shard = Shard::full});
+      Sgd optimizer(space, {});
+      const std::string error = user_error([&] {
+        ddp.begin_step();
+        const Tensor x = full({2, shape[1]}, 1.0);
+        for (size_t i = 0; i < ddp.setup.micro_batches.size(); ++i)
+          ddp.backward(mean(add(linear(x, matrix), linear(x, other))));
+        ddp.step(optimizer, 0.1);
+      });
+      if (error.find("the matrix matrix " + concat(shape) + " is all zeros") != std::string::npos) ++refusals;
+    });
+    EXPECT_EQ(refusals, 2) << shape;
+  }
+}
+
+TEST(Forgetting, TheLeavesOfAnotherSpaceAreConstants) {
+  const Mlp generator({3, 2}), judge({2, 1});
+  ParameterSpace of_generator(generator), of_judge(judge);
+  DataParallel ddp(of_generator, World::alone(), {.replicas = 1});
+  const DataParallel other(of_judge, World::alone(), {.replicas = 1});
+  ddp.backward(mean(judge(generator(some_inputs()))));
+  ddp.wait();
+  EXPECT_TRUE(static_cast<bool>(generator.parameters()[0].tensor.grad()));
+  EXPECT_FALSE(static_cast<bool>(judge.parameters()[0].tensor.grad()));
+}
+
+TEST(Forgetting, ATeacherThatIsFrozenIsNotForgotten) {
+  const Mlp student({3, 1}), teacher({3, 1});
+  for (const auto& [name, tensor] : teacher.parameters()) Tensor(tensor).set_requires_grad(false);
+  ParameterSpace parameters(student);
+  DataParallel ddp(parameters, World::alone(), {.replicas = 1});
+  const Tensor x = some_inputs();
+  ddp.backward(mean_squared_error(student(x), teacher(x)));
+  ddp.wait();
+}
+
+TEST(Forgetting, ABackwardWithinAGradientHasLeavesOfItsOwn) {
+  const Mlp model({3, 1});
+  ParameterSpace parameters(model);
+  DataParallel ddp(parameters, World::alone(), {.replicas = 1});
+  const Tensor y = model(some_inputs());
+  const Tensor twice = record("twice", scale(y, 2.0), {y}, [](const Tensor& dy) -> Gradients {
+    const EnableGrad enable_grad;
+    Tensor own = full(dy.shape(), 2.0).set_requires_grad();
+    backward(sum(multiply(own, own)));
+    return {multiply(dy, scale(own.grad(), 0.5))};
+  });
+  ddp.backward(mean(twice));
+  ddp.wait();
+}
+
+TEST(Forgetting, AParameterWithoutInitialValuesIsNamed) {
+  class Bare : public Module {
+   public:
+    Bare() { add_parameter("scale", {3}, {}); }
+  };
+  expect_contains(error_of([] { Bare(); }), {"the parameter Bare.scale [3] has no initial values"});
+}
+
 TEST(Forgetting, NormsKeepTheirOnes) {
   class Normed : public Module {
    public:
@@ -162,6 +231,55 @@ TEST(InitialValues, ComeFromTheSeedOfTheSpaceAndThePlace) {
   const Mlp alone({3, 3, 3});
   const auto listed = alone.parameters();
   EXPECT_NE(to_doubles(listed[0].tensor), to_doubles(listed[2].tensor));
+}
+
+TEST(InitialValues, ASecondSpaceDrawsWithItsOwnSeed) {
+  const Mlp model({3, 3}), fresh({3, 3});
+  { const ParameterSpace first(model, {.seed = 1}); }
+  const ParameterSpace second(model, {.seed = 2}), expected(fresh, {.seed = 2});
+  EXPECT_EQ(to_doubles(model.parameters()[0].tensor), to_doubles(fresh.parameters()[0].tensor));
+}
+
+TEST(InitialValues, LaterOnesHaveTheSeedAndThePlaceOfTheSpace) {
+  const auto values = [] {
+    const Mlp model({3, 3});
+    const ParameterSpace parameters(model, {.seed = 4});
+    model.parameters()[0].tensor.initialize(normal_values(0.0, 1.0));
+    return to_doubles(model.parameters()[0].tensor);
+  };
+  EXPECT_EQ(values(), values());
+}
+
+TEST(InitialValues, ATiedTensorKeepsItsFirstPlace) {
+  const Mlp model({3, 3}), other({3, 3});
+  const auto tied = [](const Mlp& of) {
+    std::vector<NamedTensor> list = of.parameters();
+    list.push_back({"again", list[0].tensor});
+    return list;
+  };
+  const ParameterSpace parameters(tied(model), {.seed = 3});
+  initialize(tied(other), 3);
+  EXPECT_EQ(to_doubles(model.parameters()[0].tensor), to_doubles(other.parameters()[0].tensor));
+}
+
+TEST(Evaluation, HasTheSameBitsOnAnyNumberOfRanks) {
+  const SyntheticRegression data(50, 3);
+  const auto evaluate_on = [&](int ranks, Shard shard) {
+    std::vector<double> results(static_cast<size_t>(ranks));
+    run_ranks(ranks, [&](Communicator& communicator) {
+      const Mlp model({3, 4, 1});
+      ParameterSpace parameters(model, {.seed = 1});
+      DataParallel ddp(parameters, World(communicator.shared_from_this()), {.replicas = 4, .shard = shard});
+      results[static_cast<size_t>(communicator.rank())] = ddp.evaluate(data, 8, [&](const Batch& batch) {
+        return mean_squared_error(model(batch.inputs), batch.targets);
+      });
+    });
+    return results;
+  };
+  const double alone = evaluate_on(1, Shard::none)[0];
+  EXPECT_GT(alone, 0.0);
+  EXPECT_EQ(evaluate_on(2, Shard::none), std::vector<double>(2, alone));
+  EXPECT_EQ(evaluate_on(3, Shard::full), std::vector<double>(3, alone));
 }
 
 TEST(LoaderOfDataParallel, LoadsTheMicroBatchesOfThisRank) {

@@ -113,4 +113,15 @@ inline std::vector<OpCase> part_cases() {
   };
 }
 
+/// Returns cases whose inputs are all parameters, of which a 16-bit operation reads the copies.
+inline std::vector<OpCase> parameter_cases() {
+  std::vector<OpCase> cases = function_cases();
+  for (OpCase& op : part_cases()) cases.push_back(std::move(op));
+  for (OpCase& op : cases) {
+    op.name += "_of_parameters";
+    for (size_t i = 0; i < op.small.size(); ++i) op.parameters.insert(i);
+  }
+  return cases;
+}
+
 }  // namespace lockstep

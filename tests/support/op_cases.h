@@ -319,8 +319,8 @@ inline std::vector<OpCase> model_cases() {
 
 inline std::vector<OpCase> all_cases() {
   std::vector<OpCase> all = elementwise_cases();
-  for (const auto& more :
-       {broadcast_cases(), function_cases(), dimension_cases(), part_cases(), product_cases(), model_cases()})
+  for (const auto& more : {broadcast_cases(), function_cases(), dimension_cases(), part_cases(),
+                           parameter_cases(), product_cases(), model_cases()})
     all.insert(all.end(), more.begin(), more.end());
   return all;
 }

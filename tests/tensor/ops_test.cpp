@@ -266,7 +266,7 @@ TEST(OpErrors, OfAGradientNameItsOperation) {
   const Tensor y = record("thrice", scale(x.detach(), 3.0), {x},
                           [](const Tensor& dy) -> Gradients { return {scale(dy.reshape({7}), 3.0)}; });
   expect_contains(error_of([&] { backward(sum(y)); }), {"the gradient of thrice: x is [2, 3], which"});
-  expect_contains(error_of([&] { scale(Tensor(), 2.0); }), {"scale: an empty tensor has no stream"});
+  expect_contains(error_of([&] { scale(Tensor(), 2.0); }), {"scale: an empty tensor has no dtype"});
 }
 
 TEST(OpErrors, OfJoinedAndCutDimensionsNameTheShapes) {

@@ -33,6 +33,7 @@ TEST(Print, UsesExponentsForVeryDifferentNumbers) {
 TEST(Print, ShowsNumbersThatAreNotFinite) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(concat(floats({infinity, -infinity, 1}, {3})), "[ inf, -inf,    1] f32 [3]");
+  EXPECT_EQ(concat(sqrt(full({1}, -1.0))), "[nan] f32 [1]");
 }
 
 TEST(Print, LeavesOutTheMiddleOfALargeTensor) {

@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
     ParameterSpace parameters(model);
     DataParallel ddp(parameters, World::alone(), {});
     ddp.backward(mean(model(full({4, 3}, 0.5))));
+    ddp.wait();
     return 0;
   });
 }

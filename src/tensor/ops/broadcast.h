@@ -37,6 +37,10 @@ inline DType common_dtype(std::initializer_list<const Operand*> operands, const 
   return first->compute_dtype();
 }
 
+/// Returns x as operations on the model's dtype read it: the 16-bit copy of an f32 parameter, else x itself.
+/// Its gradient is that of the parameter.
+Tensor computed(const Tensor& x);
+
 /// Returns an operand as a kernel reads it in `dtype`. Throws Error for a number that i32 cannot hold.
 OperandView view_of(const Operand& operand, DType dtype, const char* op);
 

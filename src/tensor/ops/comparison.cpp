@@ -27,10 +27,9 @@ Tensor selected(const Operand& mask, const Operand& a, const Operand& b) {
 }
 
 /// Returns the gradient of an operand of maximum() or minimum(). `is_beaten` is 1 where the other operand is
-/// taken. Where both are equal each gets half of dy, and where one is NaN each gets all of it, as in PyTorch.
+/// taken. Where both are equal each gets half of dy. Where one is NaN each gets all of it, as in PyTorch.
 Tensor share_of(const Tensor& dy, const Tensor& is_beaten, const Tensor& is_equal) {
-  const Tensor share = combined<Subtract>(combined<Subtract>(1.0, is_beaten), scale(is_equal, 0.5));
-  return combined<Multiply>(dy, share);
+  return selected(is_beaten, 0.0, selected(is_equal, scale(dy, 0.5), dy));
 }
 
 /// Records maximum() or minimum().
@@ -67,7 +66,10 @@ Tensor where(const Tensor& mask, const Operand& a, const Operand& b) {
   const OperationScope operation("where");
   const Tensor& model = (a.is_number() ? b : a).tensor();
   const DType dtype = model ? model.compute_dtype() : mask.dtype();
-  const Tensor own_mask = convert(mask.detach(), dtype);
+  expect(dtype != DType::i32 || mask.dtype() == dtype, "the mask is ", mask.dtype(),
+         " and selects among i32: compare i32 tensors to make it");
+  // A small number must not become 0 in another dtype.
+  const Tensor own_mask = mask.dtype() == dtype ? mask.detach() : convert(not_equal(mask, 0.0), dtype);
   return record(
       "where", selected(own_mask, a, b), {a.tensor(), b.tensor()},
       [mask = own_mask, of_a = BroadcastInput(a), of_b = BroadcastInput(b)](const Tensor& dy) -> Gradients {
@@ -86,10 +88,13 @@ Tensor minimum(const Operand& a, const Operand& b) {
   return extreme_of<Minimum>(a, b, false);
 }
 
-Tensor clamp(const Tensor& x, double low, double high) {
+Tensor clamp(const Tensor& given, double low, double high) {
   const OperationScope operation("clamp");
   expect(!std::isnan(low) && !std::isnan(high), "the bounds are ", low, " and ", high);
-  const Tensor y = combined<Minimum>(combined<Maximum>(x, low), high);
+  const Tensor x = computed(given);
+  Tensor y = x.detach();
+  if (low > -INFINITY) y = combined<Maximum>(y, low);
+  if (high < INFINITY) y = combined<Minimum>(y, high);
   return record("clamp", y, {x}, [x = x.detach(), low, high](const Tensor& dy) -> Gradients {
     const NoGrad no_grad;
     Tensor dx = dy;

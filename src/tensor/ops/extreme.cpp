@@ -34,8 +34,10 @@ struct Along {
   }
 };
 
-Tensor extreme_along(const char* op, Extreme extreme, const Tensor& x, int dimension, bool keep_dimension) {
+Tensor extreme_along(const char* op, Extreme extreme, const Tensor& given, int dimension,
+                     bool keep_dimension) {
   const OperationScope operation(op);
+  const Tensor x = computed(given);
   const Along along(op, x, dimension);
   const Tensor y = empty(keep_dimension ? along.kept : along.dropped, x.dtype(), x.stream());
   const bool is_needed = is_recorded({x});
@@ -53,8 +55,9 @@ Tensor extreme_along(const char* op, Extreme extreme, const Tensor& x, int dimen
   });
 }
 
-Tensor place_along(const char* op, Extreme extreme, const Tensor& x, int dimension, bool keep_dimension) {
+Tensor place_along(const char* op, Extreme extreme, const Tensor& given, int dimension, bool keep_dimension) {
   const OperationScope operation(op);
+  const Tensor x = computed(given);
   const Along along(op, x, dimension);
   const Tensor places = empty(keep_dimension ? along.kept : along.dropped, DType::i32, x.stream());
   along.find(x, extreme, {}, places);
@@ -83,8 +86,9 @@ Tensor extreme_of_all(const Tensor& x, Extreme extreme) {
   return last(parts);
 }
 
-Tensor extreme_element(const char* op, Extreme extreme, const Tensor& x) {
+Tensor extreme_element(const char* op, Extreme extreme, const Tensor& given) {
   const OperationScope operation(op);
+  const Tensor x = computed(given);
   expect(x.size() > 0, "x is ", x.shape(), " and has no element");
   const Tensor y = extreme_of_all(x, extreme);
   return record(op, y, {x}, [x = x.detach(), y = y.detach()](const Tensor& dy) -> Gradients {
@@ -95,7 +99,7 @@ Tensor extreme_element(const char* op, Extreme extreme, const Tensor& x) {
     const Tensor is_extreme = maximum(equal(x, y), is_nan);
     const Tensor count = sum(convert(is_extreme, accumulator_dtype(x.dtype())));
     const Tensor share = divide(convert(dy, count.dtype()), count);
-    return {multiply(is_extreme, convert(share, dy.dtype()))};
+    return {where(is_extreme, convert(share, dy.dtype()), 0.0)};
   });
 }
 

@@ -50,28 +50,33 @@ Tensor cut(const Tensor& x, int dimension, int64_t begin, int64_t count) {
 
 }  // namespace
 
-Tensor slice(const Tensor& x, int dimension, int64_t begin, int64_t end) {
+Tensor slice(const Tensor& given, int dimension, int64_t begin, int64_t end) {
   const OperationScope operation("slice");
+  const Tensor x = computed(given);
   const int place = place_of(dimension, x.shape(), "slice");
   const int64_t extent = x.shape()[place];
   const int64_t first = begin < 0 ? begin + extent : begin, last = end < 0 ? end + extent : end;
   expect(0 <= first && first <= last && last <= extent, "x is ", x.shape(), "; dimension ", dimension,
          " has no elements [", begin, ", ", end, ")");
   return record("slice", cut(x, place, first, last - first), {x},
-                [shape = x.shape(), place, first, count = last - first](const Tensor& dy) -> Gradients {
-                  const Tensor dx = full(shape, 0.0, dy.dtype(), dy.stream());
-                  Part(shape, place).copy(dy, count, 0, dx, shape[place], first, count);
+                [shape = x.shape(), place, first, count = last - first](
+                    const Tensor& dy, GradientContext& context) -> Gradients {
+                  // Slices of one tensor add to one gradient. So a loop over slices moves each element once.
+                  const Tensor dx = context.take_own_gradient(0, shape, dy);
+                  const Tensor sum = combined<Add>(cut(dx, place, first, count), dy);
+                  Part(shape, place).copy(sum, count, 0, dx, shape[place], first, count);
                   return {dx};
                 });
 }
 
-Tensor cat(const std::vector<Tensor>& tensors, int dimension) {
+Tensor cat(const std::vector<Tensor>& given, int dimension) {
   const OperationScope operation("cat");
-  expect(!tensors.empty(), "there is no tensor to join");
+  expect(!given.empty(), "there is no tensor to join");
+  std::vector<Tensor> tensors;
+  for (const Tensor& tensor : given) tensors.push_back(computed(tensor));
   const Tensor& model = tensors.front();
   const int place = place_of(dimension, model.shape(), "cat");
   std::vector<int64_t> counts;
-  std::vector<DType> dtypes;  // an f32 parameter among 16-bit tensors has an f32 gradient
   int64_t extent = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Shape& shape = tensors[i].shape();
@@ -81,23 +86,20 @@ Tensor cat(const std::vector<Tensor>& tensors, int dimension) {
            " may differ");
     common_dtype(model, tensors[i], "cat");
     counts.push_back(shape[place]);
-    dtypes.push_back(tensors[i].dtype());
     extent += shape[place];
   }
-  const Tensor y = empty(with_extent(model.shape(), place, extent), model.compute_dtype(), model.stream());
+  const Tensor y = empty(with_extent(model.shape(), place, extent), model.dtype(), model.stream());
   const Part part(model.shape(), place);
   int64_t first = 0;
   for (size_t i = 0; i < tensors.size(); first += counts[i++])
-    part.copy(convert(tensors[i].detach(), y.dtype()), counts[i], 0, y, extent, first, counts[i]);
-  return record(
-      "cat", y, tensors, [counts, dtypes, place](const Tensor& dy, GradientContext& context) -> Gradients {
-        Gradients gradients;
-        int64_t begin = 0;
-        for (size_t i = 0; i < counts.size(); begin += counts[i++])
-          gradients.push_back(context.wants(i) ? convert(cut(dy, place, begin, counts[i]), dtypes[i])
-                                               : Tensor());
-        return gradients;
-      });
+    part.copy(tensors[i], counts[i], 0, y, extent, first, counts[i]);
+  return record("cat", y, tensors, [counts, place](const Tensor& dy, GradientContext& context) -> Gradients {
+    Gradients gradients;
+    int64_t begin = 0;
+    for (size_t i = 0; i < counts.size(); begin += counts[i++])
+      gradients.push_back(context.wants(i) ? cut(dy, place, begin, counts[i]) : Tensor());
+    return gradients;
+  });
 }
 
 Tensor stack(const std::vector<Tensor>& tensors, int dimension) {
