@@ -101,12 +101,9 @@ class Walk {
       for (auto& input : node->inputs) {
         if (!input || !input->leaf) continue;
         // Another DataParallel trains the leaves of another space. Here they are constants.
-        if (space_ && input->space && input->space.get() != space_) {
-          input = nullptr;
-          continue;
-        }
-        ++uses_left_[input.get()];
-        note(*input, node->op);
+        const bool is_foreign = space_ && input->space && input->space.get() != space_;
+        if (!is_foreign) ++uses_left_[input.get()], note(*input, node->op);
+        if (is_foreign) input = nullptr;
       }
     }
     expect_no_stranger();
@@ -234,9 +231,8 @@ class Walk {
   const GradientNode* root_;
   std::optional<double> seed_;
   Tensor scale_;
-  /// The space of the scope, which a backward() within a gradient function does not see.
-  const ParameterMemory* space_;
-  bool has_space_;  ///< a leaf on the tape is in a space
+  const ParameterMemory* space_;  ///< of the scope; a backward() within a gradient function has none
+  bool has_space_;                ///< a leaf on the tape is in a space
   std::optional<std::pair<const TensorState*, const char*>> stranger_ = {};
 };
 
