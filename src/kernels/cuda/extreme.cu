@@ -157,14 +157,8 @@ void run(CudaStream stream, const DimensionExtreme& k) {
 
 void run(CudaStream stream, const ExtremeBackward& k) {
   if (k.dx.size() == 0) return;
-  switch (bytes(k.dx.dtype)) {
-    case 2:
-      return spread<uint16_t>(stream, k);
-    case 4:
-      return spread<uint32_t>(stream, k);
-    default:
-      return spread<uint64_t>(stream, k);
-  }
+  expect(k.dx.dtype != DType::f64, "f64 runs on the CPU only: f32, bf16 or f16 is needed on a GPU");
+  bytes(k.dx.dtype) == 2 ? spread<uint16_t>(stream, k) : spread<uint32_t>(stream, k);
 }
 
 }  // namespace lockstep

@@ -82,13 +82,15 @@ void add_comparisons(Cases& cases, DType dtype) {
     add_binary<Compare>(cases, dtype, {.comparison = comparison, .a = {}, .b = {}, .y = {}}, kind);
   add_binary<Maximum>(cases, dtype);
   add_binary<Minimum>(cases, dtype);
-  for (const Shape& mask : {Shape{5, 515}, Shape{515}})
+  for (const Shape& mask : {Shape{5, 515}, Shape{515}, Shape{64}}) {
+    const Shape whole{5, mask[-1]};
     add(cases, dtype, concat("mask of ", extents(mask)), [=](Arrays& a) {
       return Where{.mask = a.whole(mask, dtype),
-                   .a = a.input({5, 515}, dtype),
-                   .b = a.input({5, 515}, dtype),
-                   .y = a.output({5, 515}, dtype)};
+                   .a = a.input(whole, dtype),
+                   .b = a.input(whole, dtype),
+                   .y = a.output(whole, dtype)};
     });
+  }
 }
 
 /// Rows of a warp and of a block, and columns.
@@ -113,9 +115,49 @@ void add_extremes(Cases& cases, DType dtype) {
   });
 }
 
+/// Kernels that also take i32.
+void add_integers(Cases& cases) {
+  const std::pair<Shape, Shape> pairs[] = {{{5, 515}, {5, 515}}, {{5, 64}, {64}}, {{3, 1, 41}, {7, 1}}};
+  for (const auto& [first, second] : pairs) {
+    const std::string name = concat(extents(first), " and ", extents(second));
+    const auto pair = [=, a_shape = first, b_shape = second]<class K>(Arrays& a, K kernel) {
+      kernel.a = a.ids(a_shape, 5);
+      kernel.b = a.ids(b_shape, 5);
+      kernel.y = a.output(broadcast(a_shape, b_shape, K::name), DType::i32);
+      return kernel;
+    };
+    add(cases, DType::i32, name, [=](Arrays& a) {
+      return pair(a, Compare{.comparison = Comparison::equal, .a = {}, .b = {}, .y = {}});
+    });
+    add(cases, DType::i32, name, [=](Arrays& a) { return pair(a, Maximum{}); });
+    add(cases, DType::i32, name, [=, a_shape = first, b_shape = second](Arrays& a) {
+      return Where{.mask = a.ids(a_shape, 2),
+                   .a = a.ids(b_shape, 100),
+                   .b = {-1.0, DType::i32},
+                   .y = a.output(broadcast(a_shape, b_shape, "where"), DType::i32)};
+    });
+    if (first == second)
+      add(cases, DType::i32, name + ", all whole", [=, shape = first](Arrays& a) {
+        return Where{.mask = a.ids(shape, 2),
+                     .a = a.ids(shape, 100),
+                     .b = a.ids(shape, 100),
+                     .y = a.output(shape, DType::i32)};
+      });
+  }
+  for (const Shape& shape : {Shape{9, 130, 1}, Shape{3, 3000, 1}, Shape{3, 5, 70}})
+    add(cases, DType::i32, concat("largest of ", extents(shape)), [=](Arrays& a) {
+      return DimensionExtreme{.extreme = Extreme::largest,
+                              .x = a.ids(shape, 100),
+                              .y = a.output({shape[0], shape[2]}, DType::i32),
+                              .places = a.output({shape[0], shape[2]}, DType::i32),
+                              .count = shape[1],
+                              .inner = shape[2]};
+    });
+}
+
 /// Rows of whole and of broken 16-byte words.
 void add_row_copies(Cases& cases, DType dtype) {
-  for (const int64_t length : {16, 7})
+  for (const int64_t length : {16, 7, 6})
     add(cases, dtype, concat("33 rows of ", length), [=](Arrays& a) {
       const int64_t x_stride = 3 * length, y_stride = 2 * length;
       return CopyRows{.x = a.input({33, x_stride}, dtype),
@@ -268,6 +310,7 @@ Cases element_cases() {
     add_extremes(cases, dtype);
     add_row_copies(cases, dtype);
   }
+  add_integers(cases);
   add_rotary_tables(cases);
   add_fill(cases, DType::f64);
   add_transposes(cases, DType::f64);
