@@ -59,6 +59,8 @@ class Module {
   /// Returns all parameters with dotted names ("transformer.h.0.ln_1.weight"), depth first. Throws UserError
   /// naming a part that was destroyed.
   std::vector<NamedTensor> parameters(const std::string& prefix = "") const;
+  /// A temporary cannot be a part.
+  void add_part(const std::string& name, const Module&& temporary) = delete;
 
  protected:
   /// Makes a trainable leaf of fp32 (or f64) and adds it. Its values are computed at first use.
@@ -75,7 +77,6 @@ class Module {
   }
   /// Adds a part. It must be a member or owned by a member.
   void add_part(const std::string& name, const Module& part);
-  void add_part(const std::string& name, const Module&& temporary) = delete;
 
  private:
   /// The lists of a module. The module that it is a part of shares them, so they outlive a destroyed part.
