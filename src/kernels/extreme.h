@@ -8,7 +8,7 @@ namespace lockstep {
 enum class Extreme { largest, smallest };
 
 /// y[o, i] = the largest or smallest x[o, n, i] over n, and places[o, i] = its n. A NaN counts as more
-/// extreme than every number. Of equal values the first counts. The result depends on its own terms alone,
+/// extreme than every number. The first of equal values counts. The result depends on its own terms alone,
 /// and on no order in which they are compared.
 struct DimensionExtreme {
   static constexpr const char* name = "dimension_extreme";

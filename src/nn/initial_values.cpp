@@ -9,6 +9,7 @@
 #include "lockstep/tensor/ops.h"
 
 namespace lockstep {
+
 InitialValues transposed_normal_values(const Shape& shape, double std, uint64_t seed, uint32_t stream_id) {
   const int64_t rows = shape[0], columns = shape[1];
   return {.fill =

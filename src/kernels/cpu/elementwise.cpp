@@ -5,15 +5,6 @@
 #include "lockstep/kernels/math.h"
 
 namespace lockstep {
-namespace {
-
-/// y = f(x...) for views of one dtype; 16-bit floats are computed in f32.
-template <class F, class... Views>
-void map_views(const CpuStream& stream, const View& y, F f, const Views&... x) {
-  with_float_type(y.dtype, [&]<class T>() { map(stream, y.size(), y.as<T>(), f, x.template as<T>()...); });
-}
-
-}  // namespace
 
 void run(CpuStream stream, const Scale& k) {
   map_views(

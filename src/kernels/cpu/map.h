@@ -8,6 +8,7 @@
 
 #include "lockstep/core/dtype.h"
 #include "lockstep/core/stream.h"
+#include "lockstep/kernels/view.h"
 
 namespace lockstep {
 
@@ -62,6 +63,12 @@ template <class T, class F, class... X>
 void map(const CpuStream& stream, int64_t count, T* y, F f, const X*... x) {
   stream.for_each_chunk(count, elementwise_grain,
                         [&](int64_t begin, int64_t end) { map_range<Compute<T>>(begin, end, y, f, x...); });
+}
+
+/// y = f(x...) for views of one dtype; 16-bit floats are computed in f32.
+template <class F, class... Views>
+void map_views(const CpuStream& stream, const View& y, F f, const Views&... x) {
+  with_float_type(y.dtype, [&]<class T>() { map(stream, y.size(), y.as<T>(), f, x.template as<T>()...); });
 }
 
 }  // namespace lockstep

@@ -19,7 +19,7 @@ namespace lockstep {
 namespace {
 
 using cuda::blocks_for, cuda::Group, cuda::launch_grid, cuda::load_group, cuda::map, cuda::map_threads,
-    cuda::narrow, cuda::store_group, cuda::widen;
+    cuda::map_views, cuda::narrow, cuda::store_group, cuda::widen;
 
 struct Multiple {
   float factor;
@@ -60,14 +60,6 @@ struct Constant {
   T value;
   LOCKSTEP_DEVICE T operator()() const { return value; }
 };
-
-/// Computes y = f(x...) for views of one dtype.
-template <class F, class... Views>
-void map_views(const CudaStream& stream, const View& y, F f, const Views&... x) {
-  cuda::with_device_type(y.dtype, [&]<class T>() {
-    map(stream, y.size(), f, static_cast<T*>(y.data), static_cast<const T*>(x.data)...);
-  });
-}
 
 template <class T, class Word>
 void fill(const CudaStream& stream, const View& y, T value) {

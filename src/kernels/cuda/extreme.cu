@@ -2,8 +2,8 @@
 
 // The largest or smallest values along a dimension. Rows of contiguous values belong to a warp each, or to a
 // block of 512 threads from 1024 values on. Otherwise a thread compares one column in order, and a warp reads
-// neighbouring columns. The first of equal values counts. Bytes: x once. In the
-// backward a thread writes one element, and dx moves once. Bound: memory.
+// neighbouring columns. The first of equal values counts. Bytes: x once. In the backward a thread writes one
+// element, and dx moves once. Bound: memory.
 
 #include "lockstep/kernels/cuda/device/map.cuh"
 #include "lockstep/kernels/cuda/device/reduce.cuh"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Powers (device/broadcast.cuh). An element takes some 60 instructions in double. A GPU with half as many
-// double units as float units, such as an H200, has time for them while its memory is busy with 16 bits or
-// more. Others take longer. Bytes: every operand and the result once. Bound: memory, or double arithmetic.
+// double units as float units, such as an H200, should have time for them while its memory is busy. No GPU
+// has been timed. Bytes: every operand and the result once. Bound: memory, or double arithmetic.
 
 #include "lockstep/kernels/cuda/device/broadcast.cuh"
 #include "lockstep/kernels/math.h"

@@ -10,6 +10,8 @@
 namespace lockstep {
 namespace {
 
+using cuda::map_views;
+
 struct Sigmoid {
   LOCKSTEP_DEVICE float operator()(float x) const { return cuda::Logistic(x).value; }
 };
@@ -25,14 +27,6 @@ struct SiluGradient {
     return dy * fmaf(x, s.value * s.complement, s.value);
   }
 };
-
-/// Computes y = f(x...) for views of one dtype.
-template <class F, class... Views>
-void map_views(const CudaStream& stream, const View& y, F f, const Views&... x) {
-  cuda::with_device_type(y.dtype, [&]<class T>() {
-    cuda::map(stream, y.size(), f, static_cast<T*>(y.data), static_cast<const T*>(x.data)...);
-  });
-}
 
 }  // namespace
 

@@ -11,6 +11,7 @@
 #include "lockstep/kernels/cuda/device/dtype.cuh"
 #include "lockstep/kernels/cuda/device/launch.cuh"
 #include "lockstep/kernels/cuda/device/pack.cuh"
+#include "lockstep/kernels/view.h"
 
 namespace lockstep::cuda {
 
@@ -115,6 +116,14 @@ void map(const CudaStream& stream, int64_t count, F f, Y* y) {
 template <class F, class Y, class X, class... More>
 void map(const CudaStream& stream, int64_t count, F f, Y* y, const X* x, const More*... more) {
   map_arrays(stream, count, f, y, Inputs<X, 1 + sizeof...(More)>{{x, more...}});
+}
+
+/// Computes y = f(x...) for views of one dtype.
+template <class F, class... Views>
+void map_views(const CudaStream& stream, const View& y, F f, const Views&... x) {
+  with_device_type(y.dtype, [&]<class T>() {
+    map(stream, y.size(), f, static_cast<T*>(y.data), static_cast<const T*>(x.data)...);
+  });
 }
 
 }  // namespace lockstep::cuda
