@@ -7,8 +7,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/version.h"
-#include "lockstep/job/keys.h"
-#include "lockstep/job/resolve.h"
+#include "lockstep/job/load_job.h"
 #include "lockstep/program/command_line.h"
 #include "lockstep/train/trainer.h"
 

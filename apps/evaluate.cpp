@@ -15,6 +15,7 @@
 #include "lockstep/core/stream.h"
 #include "lockstep/core/text.h"
 #include "lockstep/huggingface/source_model.h"
+#include "lockstep/language/keys.h"
 #include "lockstep/language/shared_text.h"
 #include "lockstep/program/command_line.h"
 #include "lockstep/program/program.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/version.h"
-#include "lockstep/job/keys.h"
-#include "lockstep/job/resolve.h"
+#include "lockstep/job/load_job.h"
 #include "lockstep/plan/memory_advice.h"
 #include "lockstep/train/language_task.h"
 #include "lockstep/train/trainer.h"

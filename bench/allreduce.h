@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/comm/world.h"
+#include "lockstep/movement/bucket_plan.h"
 #include "lockstep/movement/sharding.h"
 #include "measure.h"
 

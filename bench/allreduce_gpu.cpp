@@ -72,7 +72,8 @@ void bench_all_reduce_on_gpus(const AllReduceOptions& options, const World& worl
   const int device = world.gpu();
   const Stream stream = make_gpu_stream(device);
   set_current_stream(stream);
-  const Transport transport = choose_transport(gather_transport_facts(world.communicator(), device));
+  const Transport transport =
+      detail::choose_transport(detail::gather_transport_facts(world.communicator(), device));
   const auto nccl = transport == Transport::nccl ? connect_nccl(world.communicator(), device) : nullptr;
   Report report("bench_allreduce",
                 {{"path", 8},

@@ -5,6 +5,7 @@
 #include "lockstep/comm/world.h"
 #include "lockstep/core/clock.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/process.h"
 #include "lockstep/core/text.h"
 #include "lockstep/models/gpt2/gpt.h"
 #include "lockstep/models/llama/llama.h"

@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
   return run_alone([&] {
     const auto tokenizer = load_tokenizer(path);
     const std::string text = read_named_file(text_path, "--text");
-    ThreadPool pool(threads);
+    detail::ThreadPool pool(threads);
     const Corpus corpus = corpus_of_file(text_path, "Text", text_path, text_path);
     std::vector<int32_t> ids = tokenizer->encode(text, text_path);
     const auto encode_by_threads = [&] {

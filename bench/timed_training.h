@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/job/keys.h"
-#include "lockstep/job/resolve.h"
+#include "lockstep/job/load_job.h"
 #include "lockstep/program/command_line.h"
 #include "lockstep/train/language_task.h"
 #include "lockstep/train/step_runner.h"

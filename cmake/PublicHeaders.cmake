@@ -1,10 +1,8 @@
 cmake_policy(VERSION 3.22)  # installation scripts set none
 
-# lockstep_public_headers(<variable> <folder>): lists the headers that users include: lockstep.h, the contracts of the kernels, and
-# all headers that these include. Names are relative to the folder.
+# lockstep_public_headers(<variable> <folder>): lists lockstep.h and all headers that it leads to. Names are relative to the folder.
 function(lockstep_public_headers variable folder)
-  file(GLOB queue RELATIVE ${folder} ${folder}/kernels/*.h)
-  list(APPEND queue lockstep.h)
+  set(queue lockstep.h)
   set(headers "")
   while(queue)
     list(POP_FRONT queue header)

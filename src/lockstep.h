@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Everything for a model of your own. Headers that are not named here are internal. The comments are the
-// topics of the API reference: cmake --build build/cpu --target reference.
+// Everything for a model of your own. Other headers and the names in lockstep::detail are not for users. The
+// comments are the topics of the API reference: cmake --build build/cpu --target reference.
 
 // The component `nn` of find_package(lockstep) has the first topics.
 
@@ -11,18 +11,23 @@
 // Tensors
 #include "lockstep/core/dtype.h"
 #include "lockstep/core/shape.h"
+#include "lockstep/kernels/view.h"
 #include "lockstep/tensor/create.h"
 #include "lockstep/tensor/print.h"
 #include "lockstep/tensor/safetensors.h"
 #include "lockstep/tensor/tensor.h"
 
 // Operations
+#include "lockstep/kernels/attention_heads.h"
+#include "lockstep/kernels/gelu_form.h"
+#include "lockstep/kernels/random.h"
 #include "lockstep/tensor/operators.h"
 #include "lockstep/tensor/ops.h"
 
 // Gradients
 #include "lockstep/tensor/autograd.h"
 #include "lockstep/tensor/checkpoint.h"
+#include "lockstep/tensor/operation_scope.h"
 
 // Modules and layers
 #include "lockstep/nn/initial_values.h"
@@ -30,12 +35,14 @@
 #include "lockstep/nn/module.h"
 
 // Parameters and optimizers
+#include "lockstep/kernels/grad_scale.h"
 #include "lockstep/parameters/grad_scaler.h"
 #include "lockstep/parameters/gradient_norm.h"
 #include "lockstep/parameters/learning_rate.h"
 #include "lockstep/parameters/optimizer.h"
 #include "lockstep/parameters/parameter_layout.h"
 #include "lockstep/parameters/parameter_space.h"
+#include "lockstep/tensor/range.h"
 
 // Data parallelism
 #include "lockstep/dist/data_parallel.h"
@@ -43,7 +50,7 @@
 #include "lockstep/dist/distributed_values.h"
 #include "lockstep/dist/parameters_hash.h"
 #include "lockstep/dist/step_summary.h"
-#include "lockstep/movement/reduction_plan.h"
+#include "lockstep/movement/micro_batch.h"
 #include "lockstep/movement/sharding.h"
 
 // Ranks
@@ -53,6 +60,7 @@
 
 // Data and tokenizers
 #include "lockstep/data/bytes.h"
+#include "lockstep/data/chat_template.h"
 #include "lockstep/data/corpus.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/example_rows.h"
@@ -81,7 +89,7 @@
 // The component `train` has the training loop of the programs, and language models.
 
 // Language models
-#include "lockstep/huggingface/source_model.h"
+#include "lockstep/huggingface/writer.h"
 #include "lockstep/models/gpt2/gpt.h"
 #include "lockstep/models/llama/llama.h"
 #include "lockstep/models/llama/rotary_frequencies.h"
@@ -90,11 +98,8 @@
 #include "lockstep/writing/write_texts.h"
 
 // Training loop
-#include "lockstep/config/arguments.h"
-#include "lockstep/config/settings.h"
 #include "lockstep/dist/dist_options.h"
 #include "lockstep/job/job.h"
-#include "lockstep/job/keys.h"
 #include "lockstep/job/resolve.h"
 #include "lockstep/language/text_options.h"
 #include "lockstep/models/model_options.h"
@@ -102,7 +107,6 @@
 #include "lockstep/parameters/placed_tensors.h"
 #include "lockstep/parameters/update_options.h"
 #include "lockstep/snapshot/snapshot_options.h"
-#include "lockstep/train/evaluation.h"
 #include "lockstep/train/task.h"
 #include "lockstep/train/trainer.h"
 #include "lockstep/train/training_program.h"

@@ -1,4 +1,4 @@
-# Writes the reference of the API by Doxygen: the headers that lockstep.h names, and the contracts of the kernels.
+# Writes the reference of the API by Doxygen: the headers that lockstep.h names.
 #   cmake -D SOURCE=<the repository> -D FOLDER=<output> -D VERSION=<version> -P Reference.cmake
 cmake_minimum_required(VERSION 3.22)
 
@@ -8,8 +8,7 @@ if(NOT doxygen)
 endif()
 file(STRINGS ${SOURCE}/src/lockstep.h headers REGEX "^#include \"")
 list(TRANSFORM headers REPLACE "^#include \"(lockstep/)?([^\"]+)\".*" "${SOURCE}/src/\\2")
-file(GLOB kernels ${SOURCE}/src/kernels/*.h)
-set(files ${SOURCE}/cmake/reference/main.md ${headers} ${kernels})
+set(files ${SOURCE}/cmake/reference/main.md ${headers})
 list(TRANSFORM files REPLACE ".+" "\"\\0\"")
 list(JOIN files " " INPUT)
 

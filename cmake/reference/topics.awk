@@ -11,7 +11,6 @@ file == 1 {
   next
 }
 FNR == 1 {
-  topic = "Kernels"
   for (header in topics)
     if (substr(FILENAME, length(FILENAME) - length(header)) == "/" header) topic = topics[header]
   name = tolower(topic)

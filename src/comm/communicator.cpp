@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "lockstep/comm/flight_recorder.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep {
@@ -17,6 +18,11 @@ int64_t bytes_of(std::span<const SentMessage> messages) {
   for (const SentMessage& message : messages) bytes += message.bytes;
   return bytes;
 }
+
+Communicator::Communicator(int rank, int size)
+    : rank_(rank), size_(size), recorder_(std::make_unique<FlightRecorder>()) {}
+
+Communicator::~Communicator() = default;
 
 void Communicator::recorded(const char* name, int64_t bytes, const std::function<void()>& operation) {
   if (size_ == 1) return operation();

@@ -11,10 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/flight_recorder.h"
-#include "lockstep/comm/shared_memory.h"
-
 namespace lockstep {
+
+namespace detail {
+class FlightRecorder;
+struct SharedMemory;
+}  // namespace detail
 
 /// A block of memory that is sent to another rank or received from it.
 template <class Byte>
@@ -40,7 +42,7 @@ int64_t bytes_of(std::span<const SentMessage> messages);
 /// written to the flight record. At its deadline a call throws Error naming the missing rank, if it is known.
 class Communicator : public std::enable_shared_from_this<Communicator> {
  public:
-  virtual ~Communicator() = default;
+  virtual ~Communicator();
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -78,7 +80,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   /// Makes one zeroed block per rank, or one for all (`is_common`), that all ranks can address. Returns null
   /// if the ranks are on several hosts, or if the memory is not available (rank 0 then logs the reason).
-  virtual std::shared_ptr<SharedMemory> share(int64_t bytes, bool is_common = false) = 0;
+  virtual std::shared_ptr<detail::SharedMemory> share(int64_t bytes, bool is_common = false) = 0;
 
   /// Sets the time after which collectives fail. The default is 60 s.
   void set_timeout(double seconds) { timeout_seconds_ = seconds; }
@@ -95,13 +97,13 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
 
   /// Keeps the flight record in `directory` (empty: in memory), in one file per rank. All ranks call it.
   void record_flights_in(const std::string& directory);
-  FlightRecorder& recorder() { return *recorder_; }
+  detail::FlightRecorder& recorder() { return *recorder_; }
   /// Describes the failure of a collective, with the ranks that are behind if flight records are kept.
   std::string failure_of(const char* name, int64_t bytes, uint64_t sequence,
                          const std::string& problem) const;
 
  protected:
-  Communicator(int rank, int size) : rank_(rank), size_(size) {}
+  Communicator(int rank, int size);
 
   virtual void do_barrier() = 0;
   virtual void do_broadcast(std::byte* data, int64_t bytes, int root) = 0;
@@ -118,7 +120,7 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   std::atomic<bool> cancelled_{false};
   std::string flight_directory_;
   int64_t job_ = 0;  ///< distinguishes this run's flight records from those of other runs
-  std::unique_ptr<FlightRecorder> recorder_ = std::make_unique<FlightRecorder>();
+  std::unique_ptr<detail::FlightRecorder> recorder_;
 };
 
 /// Lifts the deadline of a rank's collectives during its lifetime. All ranks make one where they wait for

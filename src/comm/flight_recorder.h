@@ -18,6 +18,8 @@ struct FlightRecord {
   int64_t end_nanoseconds = 0;    ///< 0 while it has not finished
 };
 
+namespace detail {
+
 /// The last collectives of one rank, in a ring in a memory-mapped file. The file survives any end of the
 /// process. One thread begins collectives; any process may read the file.
 class FlightRecorder {
@@ -42,6 +44,10 @@ class FlightRecorder {
   struct Ring;
   std::shared_ptr<Ring> ring_;
 };
+
+}  // namespace detail
+
+using detail::FlightRecorder;
 
 /// Returns the path of a rank's flight record in a directory.
 std::string flight_path(const std::string& directory, int rank);

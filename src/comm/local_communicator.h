@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "lockstep/comm/communicator.h"
+#include "lockstep/comm/shared_memory.h"
 
 namespace lockstep {
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "lockstep/comm/heartbeat.h"
+#include "lockstep/comm/shared_memory.h"
 #include "lockstep/core/clock.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"

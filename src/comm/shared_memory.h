@@ -10,6 +10,8 @@
 
 namespace lockstep {
 
+namespace detail {
+
 /// One block of equal size per rank, each readable and writable by all ranks of the host.
 struct SharedMemory {
   std::vector<std::byte*> of_rank;  ///< the address of each rank's block in this process
@@ -20,6 +22,10 @@ struct SharedMemory {
   /// Unmaps pages of another rank that this one has read. Reading them again maps them again.
   void release(const std::byte* from, int64_t size) const;
 };
+
+}  // namespace detail
+
+using detail::SharedMemory;
 
 /// Maps a named block of POSIX shared memory, which one process makes (`create`) and others open. The last
 /// owner unmaps it. Returns null with the reason in `problem` if that fails: /dev/shm may be small.

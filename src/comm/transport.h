@@ -13,6 +13,8 @@ enum class Transport {
   staged,     ///< through host memory, like the gradients of CPUs
 };
 
+namespace detail {
+
 /// The facts that decide the transport, equal on all ranks.
 struct TransportFacts {
   int ranks = 1;
@@ -27,6 +29,8 @@ Transport choose_transport(const TransportFacts& facts);
 
 /// Gathers the facts of all ranks; this one uses GPU `device`. All ranks call it.
 TransportFacts gather_transport_facts(Communicator& communicator, int device);
+
+}  // namespace detail
 
 const char* name(Transport transport);
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "lockstep/comm/flight_recorder.h"
 #include "lockstep/comm/world.h"
 #include "lockstep/core/clock.h"
 #include "lockstep/core/error.h"

@@ -160,7 +160,7 @@ class FirstFailure {
     // A launcher may end the job meanwhile. This rank then ends at once.
     if (has_others_ && !is_supervised()) std::signal(SIGTERM, SIG_DFL);
     if (code_ == exit_usage) std::this_thread::sleep_for(patience_before_speaking(launch));
-    speaks_ = !has_others_ || claim_message(failure.message);
+    speaks_ = !has_others_ || detail::claim_message(failure.message);
     if (!speaks_) silence_log_console();
     if (!failure.message.empty()) log_error(failure.message);
     return true;
@@ -227,7 +227,7 @@ int run_and_report(const std::function<int()>& body) {
 
 }  // namespace
 
-bool claim_message(const std::string& message) {
+bool detail::claim_message(const std::string& message) {
   const size_t number = std::hash<std::string>()(launch_name() + "\n" + message);
   const std::string name = concat("lockstep message ", ::geteuid(), " ", number);
   // An address in Linux's abstract namespace belongs to one process. The kernel frees it when that process
@@ -255,17 +255,17 @@ World World::from_environment() {
   World world{make_mpi_communicator(place)};
   world.local_rank_ = place.local_rank;
   world.local_size_ = place.local_size;
-  world.ranks_on_my_cores_ = count_ranks_on_my_cores(world.communicator());
+  world.ranks_on_my_cores_ = detail::count_ranks_on_my_cores(world.communicator());
   return world;
 }
 
-int count_ranks_on_my_cores(Communicator& communicator) {
+int detail::count_ranks_on_my_cores(Communicator& communicator) {
   const std::string cores = boot_id() + allowed_cores();
   const std::vector<std::string> all = communicator.all_gather_text(cores);
   return static_cast<int>(std::count(all.begin(), all.end(), cores));
 }
 
-bool is_launched_first() { return launched().rank == 0; }
+bool detail::is_launched_first() { return launched().rank == 0; }
 
 World World::alone() { return World(std::shared_ptr<Communicator>(LocalCommunicator::alone())); }
 
@@ -283,7 +283,7 @@ int World::share_of_cores() const { return std::max(1, available_cores() / ranks
 
 bool World::has_spare_core(int threads) const { return available_cores() > threads * ranks_on_my_cores_; }
 
-std::vector<int> distribute_gpus(const std::vector<std::string>& seen_by_rank, bool may_share) {
+std::vector<int> detail::distribute_gpus(const std::vector<std::string>& seen_by_rank, bool may_share) {
   std::map<std::string, int> ranks_that_see;
   std::vector<int> gpus;
   for (const std::string& seen : seen_by_rank) {
@@ -310,7 +310,7 @@ int World::gpu() const {
   for (size_t r = 0; r < texts.size(); ++r)
     require(!texts[r].empty(), device, " = cuda: rank ", r, " sees no GPU",
             r == static_cast<size_t>(rank()) ? reason : "", "; or use ", device, " = cpu");
-  return distribute_gpus(texts, may_share)[static_cast<size_t>(rank())];
+  return detail::distribute_gpus(texts, may_share)[static_cast<size_t>(rank())];
 }
 
 void require_equal_on_all_ranks(Communicator& communicator, const std::string& what,

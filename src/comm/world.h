@@ -47,6 +47,8 @@ class World {
   int ranks_on_my_cores_ = 1;
 };
 
+namespace detail {
+
 /// Returns how many ranks of this host may run on the same cores as this one, itself included. It is 1 if the
 /// launcher has bound each rank to cores of its own, else all of them. All ranks call it.
 int count_ranks_on_my_cores(Communicator& communicator);
@@ -63,6 +65,8 @@ bool claim_message(const std::string& message);
 /// that it sees. Ranks that see the same GPUs take turns. Throws UserError if `may_share` is not set and a
 /// GPU would have two ranks.
 std::vector<int> distribute_gpus(const std::vector<std::string>& seen_by_rank, bool may_share);
+
+}  // namespace detail
 
 /// Compares a text of "key = value" lines over all ranks. A difference is a UserError that names the first
 /// differing line and both ranks' values. `what` names the text.

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <poll.h>
+#include <string>
 #include <sys/eventfd.h>
 #include <unistd.h>
 #include <utility>
@@ -50,5 +51,14 @@ inline Descriptor event_descriptor(int flags = 0) {
   expect(bool(descriptor), "cannot make an eventfd: ", std::strerror(reason));
   return descriptor;
 }
+
+/// A file that was opened, or the reason why not.
+struct OpenedFile {
+  Descriptor file;
+  int error = 0;  ///< errno; EINVAL for a file of a wrong kind
+  std::string reason = {};
+};
+/// Opens a file that a run writes. Refuses a symbolic link and any other file that is not regular.
+OpenedFile open_own_file(const std::string& path, int flags);
 
 }  // namespace lockstep

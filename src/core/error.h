@@ -49,7 +49,7 @@ std::string with_operation(const std::string& message);
 
 }  // namespace detail
 
-/// Joins the arguments, each as a new stream in the "C" locale prints it. core/text.h has more formats.
+/// Joins the arguments, each as a new stream in the "C" locale prints it.
 template <class... Args>
 std::string concat(const Args&... args) {
   std::string text;

@@ -31,24 +31,24 @@ NewFile::NewFile(std::string path) : path_(std::move(path)) {
   beside_ = concat(path_, ".", process_mark(), "-", count++, ".tmp");
   const std::string folder = path_.substr(0, path_.rfind('/') + 1);
   if (::access("/proc/self/fd", X_OK) == 0)
-    file_ = Descriptor(::open(folder.empty() ? "." : folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0666));
-  if (!file_) file_ = Descriptor(::open(beside_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (!file_) fail();
+    file_ = ::open(folder.empty() ? "." : folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0666);
+  if (file_ < 0) file_ = ::open(beside_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (file_ < 0) fail();
 }
 
-NewFile::~NewFile() { ::unlink(beside_.c_str()); }
+NewFile::~NewFile() { ::unlink(beside_.c_str()), ::close(file_); }
 
 std::string NewFile::path_now() const {
-  return ::access(beside_.c_str(), F_OK) == 0 ? beside_ : concat("/proc/self/fd/", file_.get());
+  return ::access(beside_.c_str(), F_OK) == 0 ? beside_ : concat("/proc/self/fd/", file_);
 }
 
 void NewFile::clear() {
-  if (::ftruncate(file_.get(), 0) != 0) fail();
+  if (::ftruncate(file_, 0) != 0) fail();
 }
 
 void NewFile::write(int64_t begin, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(file_.get(), bytes.data(), bytes.size(), begin);
+    const ssize_t written = ::pwrite(file_, bytes.data(), bytes.size(), begin);
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) fail();
     begin += written;
@@ -62,7 +62,7 @@ void NewFile::name() {
     return ::access(beside_.c_str(), F_OK) == 0 ||
            ::linkat(AT_FDCWD, path_now().c_str(), AT_FDCWD, beside_.c_str(), AT_SYMLINK_FOLLOW) == 0;
   };
-  if (::fsync(file_.get()) != 0 || !is_named()) fail();
+  if (::fsync(file_) != 0 || !is_named()) fail();
 }
 
 void NewFile::publish() {

@@ -9,7 +9,6 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/core/descriptor.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep {
@@ -38,7 +37,7 @@ class NewFile {
   [[noreturn]] void fail() const;
 
   std::string path_, beside_;
-  Descriptor file_;
+  int file_ = -1;  ///< descriptor
 };
 
 /// Writes a whole file so that a crash leaves either the old or the new one: see NewFile.
@@ -49,15 +48,6 @@ std::optional<std::string> read_file(const std::string& path);
 /// Returns the contents of a file that the user named. Throws UserError with the path, and the `option` that
 /// had it, if the file cannot be read.
 std::string read_named_file(const std::string& path, const std::string& option = "");
-
-/// A file that was opened, or the reason why not.
-struct OpenedFile {
-  Descriptor file;
-  int error = 0;  ///< errno; EINVAL for a file of a wrong kind
-  std::string reason = {};
-};
-/// Opens a file that a run writes. Refuses a symbolic link and any other file that is not regular.
-OpenedFile open_own_file(const std::string& path, int flags);
 
 /// Throws Error if the condition fails and the system's error may pass, such as a full or failing disk, a
 /// lack of memory or a lost file server. Throws UserError for any other.

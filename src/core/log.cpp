@@ -8,6 +8,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "lockstep/core/descriptor.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/file.h"
 #include "lockstep/core/terminal.h"

@@ -22,6 +22,8 @@ struct ReuseScope {
   auto operator<=>(const ReuseScope&) const = default;
 };
 
+namespace detail {
+
 /// A pool of one device's blocks, by reuse scope and size class. It counts the bytes of each label. A
 /// device's own pool is never destroyed, because tensors may outlive static objects.
 class MemoryPool {
@@ -69,6 +71,10 @@ class MemoryPool {
   std::map<std::string, MemoryUse> uses_;
   MemoryUse total_{.label = "total"};
 };
+
+}  // namespace detail
+
+using detail::MemoryPool;
 
 /// Returns the pool of a GPU. Throws Error in a build without CUDA.
 MemoryPool& gpu_pool(int device);

@@ -99,4 +99,9 @@ std::string boot_id();
 /// Returns this process's mark for file names: unique across hosts and containers with equal process ids.
 const std::string& process_mark();
 
+/// Returns one character for each core of this machine: '1' if this process may run there.
+std::string allowed_cores();
+/// Returns the number of cores that this process may use, at least 1.
+int available_cores();
+
 }  // namespace lockstep

@@ -9,16 +9,16 @@ namespace {
 
 struct ThreadState {
   // Earlier pools stay: tensors made on them may still be alive.
-  std::vector<std::unique_ptr<ThreadPool>> pools;
+  std::vector<std::unique_ptr<detail::ThreadPool>> pools;
   Stream on_cpu;
   Stream current;
 
   void use(int threads) {
     for (const auto& pool : pools)
       if (pool->size() == threads) return set(*pool);
-    set(*pools.emplace_back(std::make_unique<ThreadPool>(threads)));
+    set(*pools.emplace_back(std::make_unique<detail::ThreadPool>(threads)));
   }
-  void set(ThreadPool& pool) {
+  void set(detail::ThreadPool& pool) {
     const bool follows = device_of(current) == Device::cpu;
     on_cpu = CpuStream{&pool, mode_of(on_cpu)};
     if (follows) current = on_cpu;

@@ -15,17 +15,19 @@ enum class Device { cpu, cuda };
 
 inline const char* name(Device device) { return device == Device::cpu ? "cpu" : "cuda"; }
 
+namespace detail {
 class MemoryPool;
+}
 
 /// Settings that streams of every device have.
 struct StreamMode {
-  MemoryPool* memory = nullptr;  ///< pool for new tensors; null: the device's own
-  bool is_dry = false;           ///< kernels check their operands and do not run: see DryRun
+  detail::MemoryPool* memory = nullptr;  ///< pool for new tensors; null: the device's own
+  bool is_dry = false;                   ///< kernels check their operands and do not run: see DryRun
 };
 
 /// A stream on the CPU. Kernels run at once, split over a thread pool.
 struct CpuStream {
-  ThreadPool* pool = nullptr;
+  detail::ThreadPool* pool = nullptr;
   StreamMode mode = {};
 
   /// Runs body(begin, end) over [0, count) in chunks of `grain` items (the last may be shorter).

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/thread_pool.h"
 
-#include <algorithm>
-#include <cerrno>
-#include <sched.h>
-
 #include "lockstep/core/error.h"
 
-namespace lockstep {
+namespace lockstep::detail {
 namespace {
 
 // Kernels follow each other within microseconds, so a short spin usually catches the next one. Then the
@@ -88,22 +84,4 @@ void ThreadPool::run_chunks() {
   }
 }
 
-std::string allowed_cores() {
-  // Linux refuses a mask that is too small for the machine.
-  for (size_t most = CPU_SETSIZE; most <= size_t{1} << 20; most *= 2) {
-    std::vector<cpu_set_t> mask(most / CPU_SETSIZE);
-    const size_t bytes = mask.size() * sizeof(cpu_set_t);
-    if (::sched_getaffinity(0, bytes, mask.data()) == 0) {
-      std::string cores(most, '0');
-      for (size_t core = 0; core < most; ++core)
-        if (CPU_ISSET_S(core, bytes, mask.data())) cores[core] = '1';
-      return cores;
-    }
-    if (errno != EINVAL) break;
-  }
-  return "1";
-}
-
-int available_cores() { return static_cast<int>(std::ranges::count(allowed_cores(), '1')); }
-
-}  // namespace lockstep
+}  // namespace lockstep::detail

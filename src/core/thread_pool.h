@@ -4,12 +4,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <thread>
 #include <type_traits>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::detail {
 
 /// A fixed set of threads that share numbered chunks of work. The caller decides from shapes alone which
 /// values are added together. So results depend neither on the number of threads nor on which thread ran a
@@ -58,9 +57,4 @@ class ThreadPool {
   std::vector<std::thread> workers_;
 };
 
-/// Returns one character for each core of this machine: '1' if this process may run there.
-std::string allowed_cores();
-/// Returns the number of cores that this process may use, at least 1.
-int available_cores();
-
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -8,9 +8,15 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "lockstep/core/descriptor.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep {
+
+struct Bytes::File {
+  Descriptor descriptor;
+  std::string path;
+};
 
 Bytes Bytes::of_file(const std::string& path) {
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

@@ -9,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/core/descriptor.h"
-
 namespace lockstep {
 
 /// Bytes in a file or in memory. They do not change, any thread may read them, and copies share them. A file
@@ -35,10 +33,7 @@ class Bytes {
   void read(int64_t begin, std::span<std::byte> to) const;
 
  private:
-  struct File {
-    Descriptor descriptor;
-    std::string path;
-  };
+  struct File;
 
   std::shared_ptr<const std::byte> memory_;
   std::shared_ptr<const File> file_;

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/core/file.h"
 #include "lockstep/data/bytes.h"
 #include "lockstep/data/chat_template.h"
 #include "lockstep/data/example_rows.h"
@@ -45,12 +44,6 @@ struct Corpus {
 /// the beginning. Warns of a text that begins with an object. Throws UserError for examples that are not one
 /// object on each line.
 bool has_examples(const std::string& name, const Bytes& bytes);
-
-/// Returns the path of a file in $LOCKSTEP_DATA_DIR, or an empty string if it is not there.
-std::string find_in_data_folder(const std::string& file);
-
-/// Returns a file for a text that is deleted with it. Throws UserError if TMPDIR is not a folder.
-std::shared_ptr<NewFile> temporary_text();
 
 /// Returns the corpus of the file at `path`, which may be a pipe. has_examples() finds its kind by `name` and
 /// contents.

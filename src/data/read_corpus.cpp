@@ -115,7 +115,7 @@ struct Part {
 /// Encodes parts with all threads of a pool, as many at a time as a batch has room for.
 class PartEncoder {
  public:
-  PartEncoder(const Tokenizer& tokenizer, const Corpus& corpus, ThreadPool& pool, const TakeIds& take)
+  PartEncoder(const Tokenizer& tokenizer, const Corpus& corpus, detail::ThreadPool& pool, const TakeIds& take)
       : tokenizer_(tokenizer),
         corpus_(corpus),
         take_(take),
@@ -169,7 +169,7 @@ class PartEncoder {
   const Tokenizer& tokenizer_;
   const Corpus& corpus_;
   const TakeIds& take_;
-  ThreadPool& pool_;
+  detail::ThreadPool& pool_;
   int64_t batch_bytes_;
   std::vector<Part> parts_;
   int64_t bytes_ = 0;  ///< of parts_
@@ -218,7 +218,7 @@ std::string describe(const Corpus& corpus, const CorpusFacts& facts) {
   return concat(count, " from ", corpus.source, corpus.chat ? concat(", in ", corpus.chat->text()) : "");
 }
 
-uint64_t encode_corpus(const Tokenizer& tokenizer, const Corpus& corpus, ThreadPool& pool,
+uint64_t encode_corpus(const Tokenizer& tokenizer, const Corpus& corpus, detail::ThreadPool& pool,
                        const TakeIds& take) {
   PartEncoder encoder(tokenizer, corpus, pool, take);
   const int64_t part_bytes = encoder.part_bytes();

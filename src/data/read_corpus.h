@@ -53,7 +53,7 @@ using TakeIds = std::function<void(std::span<const int32_t> ids, std::span<const
 /// some parts at a time, so that only some MiB of text and ids are in memory. Their number does not affect
 /// the result. The end-of-text token follows each of several documents and each example if the tokenizer has
 /// one. Returns the hash of the text: CorpusFacts::hash.
-uint64_t encode_corpus(const Tokenizer& tokenizer, const Corpus& corpus, ThreadPool& pool,
+uint64_t encode_corpus(const Tokenizer& tokenizer, const Corpus& corpus, detail::ThreadPool& pool,
                        const TakeIds& take);
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/dist/gradient_reducer.h"
 #include "lockstep/tensor/autograd.h"
 #include "lockstep/tensor/create.h"
 #include "lockstep/tensor/tensor_state.h"
@@ -46,7 +47,7 @@ Offload begin_offload(ParameterSpace& space, Offload offload) {
 
 /// Returns the options without Shard::hybrid.
 static DataParallelOptions resolved(DataParallelOptions options, const World& world) {
-  resolve_hybrid(options.shard, options.group, world.local_size());
+  detail::resolve_hybrid(options.shard, options.group, world.local_size());
   return options;
 }
 
@@ -153,6 +154,14 @@ void DataParallel::together(const std::function<void()>& body) {
     throw;
   }
   values.close();
+}
+
+Tensor DataParallel::gradients_of(int slot) const {
+  return slots_[static_cast<size_t>(slot)].slice(BucketPlan::reserved, reducer_->buckets().elements);
+}
+
+int DataParallel::micro_batches_per_leaf() const {
+  return reducer_->cuts_gradients() ? 1 : options_.accumulate;
 }
 
 void DataParallel::count_down(int bucket) {
@@ -297,6 +306,8 @@ void DataParallel::place_states(Optimizer& optimizer) {
   release_cached_memory(space_.layout.stream());
   communicator_->barrier();
 }
+
+void DataParallel::check() { reducer_->movement().check(); }
 
 void DataParallel::replay(const Graph& step) {
   reducer_->movement().replay([&step] { step.launch(); });

@@ -8,9 +8,10 @@
 #include "lockstep/comm/world.h"
 #include "lockstep/core/graph.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/dist/data_parallel_options.h"
 #include "lockstep/dist/distributed_values.h"
-#include "lockstep/dist/gradient_reducer.h"
 #include "lockstep/dist/step_summary.h"
+#include "lockstep/movement/micro_batch.h"
 #include "lockstep/parameters/grad_scaler.h"
 #include "lockstep/parameters/optimizer.h"
 
@@ -113,7 +114,7 @@ class DataParallel {
   /// record.
   void replay(const Graph& step);
   /// Throws the error that occurred in the background, if any. Call it once the GPU's results are read.
-  void check() { reducer_->movement().check(); }
+  void check();
 
  private:
   // The public parts are made of these.
@@ -121,7 +122,7 @@ class DataParallel {
   std::shared_ptr<Communicator> communicator_;
   Options options_;
   Tensor summary_memory_;
-  std::unique_ptr<GradientReducer> reducer_;  ///< destroyed before `summary_memory_`, which it made
+  std::unique_ptr<detail::GradientReducer> reducer_;  ///< destroyed before `summary_memory_`, which it made
 
  public:
   const DataParallelSetup setup;
@@ -137,11 +138,9 @@ class DataParallel {
   void count_down(int bucket);
   void on_ready(size_t parameter);
   void expect_same_precision() const;
-  Tensor gradients_of(int slot) const {
-    return slots_[static_cast<size_t>(slot)].slice(BucketPlan::reserved, reducer_->buckets().elements);
-  }
+  Tensor gradients_of(int slot) const;
   /// Returns the number of micro-batches that are added before anything is sent.
-  int micro_batches_per_leaf() const { return reducer_->cuts_gradients() ? 1 : options_.accumulate; }
+  int micro_batches_per_leaf() const;
   int owed() const { return static_cast<int>(setup.micro_batches.size()); }
   const std::vector<Range>& mine() const {
     return setup.sharding.updates[static_cast<size_t>(communicator_->rank())];

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "lockstep/dist/gradient_reducer.h"
+#include "lockstep/dist/data_parallel_options.h"
 
 namespace lockstep {
-
-template <class Options>
-class KeyRows;
 
 /// How the ranks of a run work together. --help gives meanings, ranges and units.
 struct DistOptions {
@@ -29,7 +26,5 @@ struct DistOptions {
             .bucket_bytes = static_cast<int64_t>(bucket_mib * 1048576.0)};
   }
 };
-
-KeyRows<DistOptions> dist_rows();
 
 }  // namespace lockstep

@@ -1,75 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <memory>
-#include <optional>
-#include <utility>
-#include <vector>
 
-#include "lockstep/core/stream.h"
-#include "lockstep/dist/gradient_reducer.h"
-#include "lockstep/movement/movement.h"
+#include "lockstep/comm/communicator.h"
 #include "lockstep/movement/sharding.h"
 
 namespace lockstep {
 
 namespace detail {
-
-/// A pool of three buffers for the values of a sharded model. A unit is gathered when an operation first
-/// reads it. It takes the smallest buffer that is large enough, and of equal ones the least recently found.
-///
-/// All ranks of a group gather together, in the same order. So all must run the same operations between
-/// open() and close().
-class UnitPool {
- public:
-  static constexpr size_t buffer_count = 3;
-
-  /// Keeps references to the space and the movement. `movement` connects the ranks of the sharding.
-  UnitPool(ParameterSpace& space, const Sharding& sharding, Movement& movement, int rank);
-  ~UnitPool();
-  UnitPool(const UnitPool&) = delete;
-  UnitPool& operator=(const UnitPool&) = delete;
-
-  /// Starts a pass, in which all ranks run the same operations until close(). Values do not change in it.
-  void open() {
-    if (!std::exchange(is_open_, true)) is_settled_ = false;
-  }
-  /// Ends the pass and forgets the gathered units.
-  void close();
-
-  /// Returns the address of the values in a buffer. Throws Error outside of a pass. Throws Error for an
-  /// operation that reads more units at once than there are buffers.
-  std::byte* find(Range place, DType dtype);
-
- private:
-  struct Buffer {
-    int64_t elements = 0;  ///< size of one of the largest units
-    std::shared_ptr<Storage> memory = {};
-    int unit = -1;
-    int64_t used_at = -1;      ///< `finds_` when it was last found or gathered, else -1
-    uint64_t launches = 0;     ///< kernels launched by then
-    bool is_arriving = false;  ///< a queue writes it until the event `arrived`
-    Event arrived = {};
-  };
-
-  Buffer* find_buffer(int unit);
-  Buffer* gather(int unit);
-  Buffer* buffer_for(int64_t elements);
-  void gather_ahead(int unit);
-
-  ParameterSpace& space_;
-  Movement& movement_;
-  std::vector<TransferPlan> transfers_;  ///< [unit], the gather from the ranks' shards
-  std::array<Buffer, buffer_count> buffers_;
-  int64_t finds_ = 0;
-  bool is_open_ = false;
-  bool is_settled_ = false;  ///< ranks have met since values last changed
-  std::vector<int> order_;   ///< units in the order of this pass
-  std::vector<int> last_order_;
-};
-
+class GradientReducer;
+class UnitPool;
+struct TransferPlan;
 }  // namespace detail
 
 /// The values of a model and their 16-bit copies in their final memory. Each rank keeps the parts that a
@@ -78,7 +20,10 @@ class DistributedValues {
  public:
   /// Moves the values. Rank 0 sends its values to the ranks that keep them. Keeps references.
   DistributedValues(ParameterSpace& space, const Sharding& sharding, Offload offload,
-                    Communicator& communicator, GradientReducer& reducer);
+                    Communicator& communicator, detail::GradientReducer& reducer);
+  ~DistributedValues();
+  DistributedValues(const DistributedValues&) = delete;
+  DistributedValues& operator=(const DistributedValues&) = delete;
 
   /// Updates the 16-bit copies after code other than a step has changed the values that ranks keep.
   void refresh_copies();
@@ -89,25 +34,21 @@ class DistributedValues {
  private:
   friend class DataParallel;
   /// Begins and ends a pass in which operations read values that ranks gather; see detail::UnitPool.
-  void open() {
-    if (units_) units_->open();
-  }
-  void close() {
-    if (units_) units_->close();
-  }
+  void open();
+  void close();
   /// Sends new values to all ranks that read them.
   void gather_updates();
   FlatBuffer make_buffer(const Ownership& ownership, DType dtype, bool on_host) const;
   void fill_masters(const FlatBuffer& masters) const;
   void broadcast(const Tensor& tensor) const;
-  void send(const FlatBuffer& buffer, const TransferPlan& plan) const;
+  void send(const FlatBuffer& buffer, const detail::TransferPlan& plan) const;
 
   ParameterSpace& space_;
   const Sharding& sharding_;
   Communicator& communicator_;
-  GradientReducer& reducer_;
+  detail::GradientReducer& reducer_;
   std::unique_ptr<detail::UnitPool> units_;  ///< only with full sharding
-  std::optional<TransferPlan> value_plan_, copies_plan_;
+  std::unique_ptr<detail::TransferPlan> value_plan_, copies_plan_;
   Tensor gathered_;  ///< the result of gather()
 };
 

@@ -28,8 +28,8 @@ void launch_fold(const Stream& stream, const std::vector<int>& program,
 
 Transport settle_transport(Communicator& communicator, Transport wanted, int device) {
   if (wanted != Transport::automatic) return wanted;
-  const TransportFacts facts = gather_transport_facts(communicator, device);
-  const Transport transport = choose_transport(facts);
+  const detail::TransportFacts facts = detail::gather_transport_facts(communicator, device);
+  const Transport transport = detail::choose_transport(facts);
   if (transport == Transport::staged && communicator.rank() == 0)
     log_warning(concat("gradients travel through the memory of the host, because ",
                        facts.shares_gpu ? "ranks share a GPU" : "this build has no NCCL"));
@@ -71,8 +71,8 @@ GradientReducer::GradientReducer(std::shared_ptr<Communicator> communicator, Buc
 
 void GradientReducer::make_partial_sums(const ParameterLayout& layout) {
   const MemoryScope scope("gradients");
-  leaves_ = std::make_unique<detail::LeafPool>(
-      layout, buckets_, [this](int64_t count) { return movement_->allocate(count, false); });
+  leaves_ = std::make_unique<LeafPool>(layout, buckets_,
+                                       [this](int64_t count) { return movement_->allocate(count, false); });
   owned_ = Placement(buckets_.owned[static_cast<size_t>(plan_.rank)]);
   const int64_t bytes = owned_.elements() * 4;
   partial_sums_ = Storage::make(std::max(plan_.partial_sums, 1) * bytes, movement_->stream());

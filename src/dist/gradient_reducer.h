@@ -11,9 +11,12 @@
 #include "lockstep/core/stream.h"
 #include "lockstep/dist/data_parallel_options.h"
 #include "lockstep/dist/leaf_pool.h"
+#include "lockstep/movement/bucket_plan.h"
 #include "lockstep/movement/movement.h"
 
 namespace lockstep {
+
+namespace detail {
 
 /// Averages the gradients of V replicas that N ranks compute. Executes a ReductionPlan bucket by bucket,
 /// always in bucket order.
@@ -110,7 +113,7 @@ class GradientReducer final {
   std::vector<std::pair<size_t, Replica>> replicas_;  ///< this rank's replicas, with their rounds
   std::shared_ptr<Storage> storage_;                  ///< outlives its registration by movement_
   /// Null unless gradients are sharded. Then owned_, partial_sums_ and mean_ are used too.
-  std::unique_ptr<detail::LeafPool> leaves_;
+  std::unique_ptr<LeafPool> leaves_;
   std::unique_ptr<Movement> movement_;
   Placement owned_;                        ///< this rank's owned ranges, including reserved elements
   std::shared_ptr<Storage> partial_sums_;  ///< [index][owned_]; index 0 is the mean at the end
@@ -131,5 +134,9 @@ class GradientReducer final {
   std::exception_ptr failure_;
   std::thread server_;
 };
+
+}  // namespace detail
+
+using detail::GradientReducer;
 
 }  // namespace lockstep

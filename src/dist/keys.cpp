@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/dist/keys.h"
+
 #include "lockstep/config/rows.h"
-#include "lockstep/dist/dist_options.h"
 
 namespace lockstep {
 

@@ -8,7 +8,7 @@
 #include "lockstep/core/memory.h"
 #include "lockstep/kernels/elementwise.h"
 
-namespace lockstep::detail {
+namespace lockstep {
 
 LeafPool::LeafPool(const ParameterLayout& layout, const BucketPlan& buckets, Allocate allocate)
     : allocate_(std::move(allocate)), stream_(layout.stream()), unsettled_(buckets.units.size()) {
@@ -79,4 +79,4 @@ void LeafPool::release_all() {
   for (Buffer& buffer : buffers_) buffer.is_used = buffer.was_read = false;
 }
 
-}  // namespace lockstep::detail
+}  // namespace lockstep

@@ -6,10 +6,11 @@
 #include <vector>
 
 #include "lockstep/core/stream.h"
+#include "lockstep/movement/bucket_plan.h"
 #include "lockstep/movement/sharding.h"
 #include "lockstep/tensor/tensor.h"
 
-namespace lockstep::detail {
+namespace lockstep {
 
 /// A pool of buffers in which a backward leaves gradients, unit by unit, until their owners have read them.
 /// The first backward makes a buffer for each unit in progress at a time. Every rank and every later backward
@@ -56,4 +57,4 @@ class LeafPool {
   size_t unsettled_;
 };
 
-}  // namespace lockstep::detail
+}  // namespace lockstep

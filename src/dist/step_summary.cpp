@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/dist/step_summary.h"
 
+#include "lockstep/dist/gradient_reducer.h"
 #include "lockstep/kernels/arithmetic.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/embedding.h"
@@ -32,7 +33,7 @@ StepSummary::StepSummary(ParameterSpace& space, const Sharding& sharding, Gradie
   for (std::vector<Range>& ranges : owned)
     ranges[0] = {reserved + floats_a_block * ranges[0].begin, reserved + floats_a_block * ranges[0].end};
   owned[0][0].begin = 0;
-  plan_ = TransferPlan::in_place(owned, elements, rank);
+  plan_ = std::make_unique<TransferPlan>(TransferPlan::in_place(owned, elements, rank));
   if (reducer.plan().ranks == 1) return;
   const Stream& stream = space.layout.stream();
   squares_ = empty({blocks}, DType::f64, stream);
@@ -41,6 +42,10 @@ StepSummary::StepSummary(ParameterSpace& space, const Sharding& sharding, Gradie
   copy_bytes(place_of_block_.view().data, stream, places_of_blocks(sharding.updates).data(), cpu_stream(),
              blocks * 4);
 }
+
+StepSummary::~StepSummary() = default;
+
+double StepSummary::exposed_seconds() const { return reducer_.exposed_seconds(); }
 
 /// Writes the votes and this micro-batch's share of the replica's mean loss. Shares are added from left to
 /// right.

@@ -12,6 +12,7 @@
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/gpu.h"
+#include "lockstep/core/process.h"
 #include "lockstep/core/text.h"
 #include "lockstep/core/thread_pool.h"
 #include "lockstep/doctor/doctor.h"

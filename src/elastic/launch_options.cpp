@@ -15,6 +15,7 @@
 #include "lockstep/core/file.h"
 #include "lockstep/core/gpu.h"
 #include "lockstep/core/log.h"
+#include "lockstep/core/process.h"
 #include "lockstep/core/terminal.h"
 #include "lockstep/core/text.h"
 #include "lockstep/core/thread_pool.h"

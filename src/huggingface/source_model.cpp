@@ -10,7 +10,8 @@
 #include "lockstep/config/rows.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/hash.h"
-#include "lockstep/language/text_options.h"
+#include "lockstep/language/keys.h"
+#include "lockstep/models/keys.h"
 #include "lockstep/parameters/parameter_space.h"
 #include "lockstep/snapshot/snapshot_store.h"
 #include "lockstep/store/http.h"
@@ -277,20 +278,6 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const SourceModel& source) {
   // vocab.json and merges.txt also make a tokenizer. load_tokenizer() needs them in a local folder.
   const std::optional<std::string> folder = local_path(source.address());
   return folder && texts.contains("vocab.json") ? load_tokenizer(*folder) : nullptr;
-}
-
-Writer load_writer(const std::string& path) {
-  const SourceModel source(path, World::alone());
-  Writer writer{.model = nullptr, .tokenizer = tokenizer_of(source)};
-  require(
-      writer.tokenizer != nullptr, path,
-      " has no vocabulary: it is neither a snapshot of a model that was trained on text, nor a folder with a "
-      "tokenizer.json");
-  require(writer.tokenizer->vocabulary_size() <= source.description().options.vocab_size, path,
-          " has a tokenizer with ", writer.tokenizer->vocabulary_size(), " tokens, but a model with only ",
-          source.description().options.vocab_size);
-  writer.model = load_model(source);
-  return writer;
 }
 
 }  // namespace lockstep

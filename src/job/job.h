@@ -55,7 +55,7 @@ struct LogOptions {
   int64_t every_steps = 1;
 };
 
-/// Everything that a run is told, as values of the rooms that use them. resolve() makes it from settings.
+/// Everything that a run is told, as values of the rooms that use them. The keys of a program set it.
 struct Job {
   TextOptions text;
   ModelOptions model;

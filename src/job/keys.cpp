@@ -4,7 +4,12 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/memory.h"
 #include "lockstep/core/text.h"
+#include "lockstep/dist/keys.h"
 #include "lockstep/kernels/matmul_plans.h"
+#include "lockstep/language/keys.h"
+#include "lockstep/models/keys.h"
+#include "lockstep/parameters/keys.h"
+#include "lockstep/snapshot/keys.h"
 
 namespace lockstep {
 namespace {

@@ -13,6 +13,7 @@
 #include "lockstep/core/thread_pool.h"
 #include "lockstep/core/version.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/job/load_job.h"
 #include "lockstep/kernels/processor.h"
 #include "lockstep/models/family.h"
 
@@ -111,7 +112,7 @@ void fit_to_ranks(Job& job, const World& world) {
   require(ranks <= dist.replicas, "dist.replicas = ", dist.replicas, " is below the number of ranks, ", ranks,
           "; start at most ", dist.replicas, " ranks, or set dist.replicas = ", ranks,
           " (this gives other bits)");
-  resolve_hybrid(dist.shard, dist.group, world.local_size());
+  detail::resolve_hybrid(dist.shard, dist.group, world.local_size());
   require_sharding(job, ranks);
 }
 
@@ -303,12 +304,12 @@ void require_sharding(const Job& job, int ranks) {
   require(dist.offload == Offload::none || dist.reduction == Reduction::tree,
           "dist.offload = ", name(dist.offload),
           " needs dist.reduction = tree: each rank updates the offloaded values that it owns");
-  const Shard stage = stage_with(dist.shard, dist.offload);
+  const Shard stage = detail::stage_with(dist.shard, dist.offload);
   require(!job.compute.tune_matmul || (stage != Shard::gradients && stage != Shard::full),
           "train.tune_matmul runs the whole model on rank 0, but ",
           dist.offload == Offload::all ? "dist.offload = all" : concat("dist.shard = ", name(dist.shard)),
           " is meant to avoid that: remove one of the two");
-  check_group(dist.shard, ranks, dist.group, dist.offload);
+  detail::check_group(dist.shard, ranks, dist.group, dist.offload);
 }
 
 }  // namespace lockstep

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "lockstep/kernels/attention_heads.h"
 #include "lockstep/kernels/kernel.h"
+#include "lockstep/kernels/query_key_value.h"
 
 namespace lockstep {
 

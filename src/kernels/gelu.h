@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "lockstep/kernels/gelu_form.h"
 #include "lockstep/kernels/kernel.h"
 
 namespace lockstep {
-
-/// A form of GELU (Hendrycks & Gimpel 2016). tanh is the approximation of eq. 2 (GPT-2), and erf is the exact
-/// x * Phi(x).
-enum class Gelu { tanh, erf };
 
 /// y = gelu(x).
 struct GeluForward {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/language/keys.h"
+
 #include "lockstep/config/rows.h"
-#include "lockstep/language/text_options.h"
 
 namespace lockstep {
 

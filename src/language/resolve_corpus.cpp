@@ -17,6 +17,7 @@
 #include "lockstep/core/log.h"
 #include "lockstep/core/text.h"
 #include "lockstep/data/bytes.h"
+#include "lockstep/data/corpus_files.h"
 #include "lockstep/language/download.h"
 #include "lockstep/store/object_store.h"
 #include "lockstep/store/sha256.h"

@@ -7,6 +7,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/hash.h"
 #include "lockstep/core/log.h"
+#include "lockstep/core/process.h"
 #include "lockstep/core/text.h"
 #include "lockstep/core/thread_pool.h"
 #include "lockstep/data/chat_template.h"
@@ -99,7 +100,7 @@ std::string hash_with_rules(const Corpus& corpus, const CorpusFacts& facts) {
 
 /// Encodes a corpus. If that fails, perhaps because it has changed, the next start reads all of it again.
 void encode_as_measured(const Tokenizer& tokenizer, const Corpus& corpus, const CorpusFacts& facts,
-                        ThreadPool& pool, const TakeIds& take) {
+                        detail::ThreadPool& pool, const TakeIds& take) {
   try {
     require(encode_corpus(tokenizer, corpus, pool, take) == facts.hash, option_name("dataset"), ": ",
             corpus.source, " has changed since it was read; start again");
@@ -147,7 +148,7 @@ SharedText share_text(const FoundText& found, const Tokenizer& tokenizer, int th
                            .vocabulary_size = tokenizer.vocabulary_size(),
                            .answers = has_examples ? facts.answers : 0};
   const auto encode = [&](const TakeIds& take) {
-    ThreadPool pool(threads);
+    detail::ThreadPool pool(threads);
     encode_as_measured(tokenizer, found.corpus, found.facts, pool, take);
   };
   const bool is_small = world.communicator().on_every_rank(facts.bytes < least_cached_bytes);

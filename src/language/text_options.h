@@ -7,9 +7,6 @@
 
 namespace lockstep {
 
-template <class Options>
-class KeyRows;
-
 /// The data that have a name of their own.
 enum class NamedText { shakespeare, sample, random_tokens };
 
@@ -52,9 +49,5 @@ inline bool has_validation_text(const TextOptions& text) {
   const auto* path = std::get_if<std::string>(&text.validation);
   return path == nullptr || !path->empty();
 }
-
-KeyRows<TextOptions> text_rows();
-/// Returns the value of a key of text_rows().
-std::string value_of(const TextOptions& text, const std::string& key);
 
 }  // namespace lockstep

@@ -14,6 +14,8 @@
 namespace lockstep {
 
 class Family;
+template <class Options>
+class KeyRows;
 
 /// A model as the files of a folder describe it.
 struct ModelDescription {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/models/keys.h"
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -8,7 +10,6 @@
 #include "lockstep/config/rows.h"
 #include "lockstep/core/error.h"
 #include "lockstep/models/family.h"
-#include "lockstep/models/model_options.h"
 
 namespace lockstep {
 

@@ -10,9 +10,6 @@
 
 namespace lockstep {
 
-template <class Options>
-class KeyRows;
-
 /// The options of a language model. --help gives meanings, ranges and units.
 struct ModelOptions {
   std::string family = "gpt2";
@@ -51,10 +48,6 @@ struct ModelPreset {
   std::vector<std::pair<std::string, std::string>> more = {};  ///< further keys and their values
   std::string family = {};                                     ///< model_presets() sets it
 };
-
-/// Returns the rows that all families have, then those of each family. A key of several families is one row.
-/// The first row is model.family.
-KeyRows<ModelOptions> model_rows();
 
 /// Returns the sizes of all families that have a name.
 std::vector<ModelPreset> model_presets();

@@ -6,9 +6,11 @@
 #include <numeric>
 #include <utility>
 
+#include "lockstep/comm/shared_memory.h"
 #include "lockstep/comm/world.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/gpu.h"
+#include "lockstep/core/process.h"
 #include "lockstep/core/stream.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/movement/movement.h"
@@ -96,8 +98,9 @@ class InSharedMemory final : public AsMessages {
     mailboxes_ = communicator_->share(mailboxes_begin + 2 * mailbox_bytes);
     if (mailboxes_)
       // If ranks outnumber their cores, a rank that waits lets others run.
-      meeting_ = std::make_unique<SharedBarrier>(mailboxes_, communicator_->rank(),
-                                                 count_ranks_on_my_cores(*communicator_) > available_cores());
+      meeting_ = std::make_unique<SharedBarrier>(
+          mailboxes_, communicator_->rank(),
+          detail::count_ranks_on_my_cores(*communicator_) > available_cores());
   }
 
   const char* name() const override { return "in shared memory"; }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/comm/communicator.h"
+#include "lockstep/movement/bucket_plan.h"
 #include "lockstep/movement/reduction_plan.h"
 #include "lockstep/movement/sharding.h"
 #include "lockstep/movement/transfer_plan.h"

@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "lockstep/movement/micro_batch.h"
+
 namespace lockstep {
 
 /// The assignment of replicas to ranks. The bits do not depend on it.
@@ -10,14 +12,6 @@ enum class Execution {
   ranges,  ///< balanced contiguous ranges; one exchange per step; whole nodes of the tree wait on each rank
   interleaved,  ///< rank r runs micro-batches r, r + N, ... of all; one exchange per round; nodes wait on the
                 ///< owners of their elements
-};
-
-/// A part of a replica's batch, for one forward and one backward.
-struct MicroBatch {
-  int replica = 0;
-  int index = 0;          ///< below `accumulate`; micro-batches are added from left to right
-  bool is_empty = false;  ///< does not count; it runs so that this rank takes part in collective operations
-  bool operator==(const MicroBatch&) const = default;
 };
 
 /// The additions of one step, as seen by one rank: their operands, their order and the ranks that make them.

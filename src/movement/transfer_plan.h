@@ -9,6 +9,8 @@
 
 namespace lockstep {
 
+namespace detail {
+
 /// The copies that give each rank the part of a flat space that it needs, as seen by one rank. A plain value.
 /// All ranks make it from the same arguments.
 struct TransferPlan {
@@ -53,5 +55,9 @@ struct TransferPlan {
  private:
   void make_rounds(const std::vector<int>& members, int rank);
 };
+
+}  // namespace detail
+
+using detail::TransferPlan;
 
 }  // namespace lockstep

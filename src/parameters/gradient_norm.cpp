@@ -4,12 +4,14 @@
 #include <array>
 #include <utility>
 
+#include "lockstep/kernels/sum.h"
 #include "lockstep/tensor/create.h"
 
 namespace lockstep {
 
 void square_blocks(ParameterSpace& space, std::span<const Range> ranges, const Tensor& squares) {
   constexpr int64_t block = ParameterLayout::block;
+  static_assert(block == sum_block, "a block of the norm is a block of the kernel");
   const FlatBuffer& gradients = space.gradients();
   BlockSquares kernel{.x = gradients.memory().view(), .y = squares.view(), .ranges = {}};
   int64_t written = 0;

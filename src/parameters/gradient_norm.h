@@ -10,7 +10,7 @@ namespace lockstep {
 /// The L2 norm of all gradients and the factor that clips it: one element each, on the parameters' device.
 struct GradientNorm {
   Tensor norm;    ///< f64
-  Tensor factor;  ///< f32: clip_factor(norm, max_norm), NaN if the norm is not finite
+  Tensor factor;  ///< f32: min(1, max_norm / (norm + 1e-6)), NaN if the norm is not finite
 };
 
 /// Writes the sum of squares of each block of 4096 elements in these ranges to `squares`, f64 [blocks], one

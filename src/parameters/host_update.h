@@ -10,6 +10,8 @@
 
 namespace lockstep {
 
+namespace detail {
+
 /// An update of values on the host, while gradients and the copies that operations read are on a GPU. Both
 /// are transferred in pieces through two pairs of pinned buffers, in a queue of their own. So the next piece
 /// arrives while one is updated.
@@ -43,5 +45,9 @@ class HostUpdate {
   std::array<Stage, 2> stages_;
   Event written_;  ///< end of the writes on the gradients' stream
 };
+
+}  // namespace detail
+
+using detail::HostUpdate;
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/parameters/keys.h"
+
 #include "lockstep/config/rows.h"
-#include "lockstep/parameters/update_options.h"
 
 namespace lockstep {
 

@@ -3,7 +3,31 @@
 
 #include <algorithm>
 
+#include "lockstep/kernels/elementary.h"
+
 namespace lockstep {
+
+/// Returns the learning rate of iteration `step` of a linear warm-up to `peak`.
+static double warmup_rate(double peak, int64_t step, int64_t warmup_steps) {
+  return peak * static_cast<double>(step + 1) / static_cast<double>(warmup_steps + 1);
+}
+
+double CosineSchedule::at(int64_t step) const {
+  if (step < warmup_steps) return warmup_rate(peak, step, warmup_steps);
+  if (decay_steps == 0) return peak;
+  if (step >= decay_steps) return floor;
+  const double progress =
+      static_cast<double>(step - warmup_steps) / static_cast<double>(decay_steps - warmup_steps);
+  return floor + 0.5 * (1.0 + math::cos_of_turns(0.5 * progress)) * (peak - floor);
+}
+
+double WarmupStableDecay::at(int64_t step) const {
+  if (step < warmup_steps) return warmup_rate(peak, step, warmup_steps);
+  if (step >= decay_steps) return floor;
+  if (step <= decay_steps - cooldown_steps) return peak;
+  return floor +
+         (peak - floor) * static_cast<double>(decay_steps - step) / static_cast<double>(cooldown_steps);
+}
 
 std::function<double(int64_t)> schedule_of(const ScheduleOptions& options) {
   if (options.schedule == Schedule::wsd) {

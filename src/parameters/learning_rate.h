@@ -4,15 +4,9 @@
 #include <cstdint>
 #include <functional>
 
-#include "lockstep/kernels/elementary.h"
 #include "lockstep/parameters/update_options.h"
 
 namespace lockstep {
-
-/// Returns the learning rate of iteration `step` of a linear warm-up to `peak`.
-inline double warmup_rate(double peak, int64_t step, int64_t warmup_steps) {
-  return peak * static_cast<double>(step + 1) / static_cast<double>(warmup_steps + 1);
-}
 
 /// Linear warm-up, then a cosine down to a floor (Loshchilov & Hutter 2017), in nanoGPT's form.
 struct CosineSchedule {
@@ -22,14 +16,7 @@ struct CosineSchedule {
   int64_t decay_steps = 0;  ///< the step at which the floor is reached; 0 keeps the peak
 
   /// Returns the learning rate of iteration `step`, counted from 0.
-  double at(int64_t step) const {
-    if (step < warmup_steps) return warmup_rate(peak, step, warmup_steps);
-    if (decay_steps == 0) return peak;
-    if (step >= decay_steps) return floor;
-    const double progress =
-        static_cast<double>(step - warmup_steps) / static_cast<double>(decay_steps - warmup_steps);
-    return floor + 0.5 * (1.0 + math::cos_of_turns(0.5 * progress)) * (peak - floor);
-  }
+  double at(int64_t step) const;
 };
 
 /// Linear warm-up, then the constant peak and a linear decay to a floor. This is warm-up, stable, decay (Hu
@@ -42,13 +29,7 @@ struct WarmupStableDecay {
   int64_t cooldown_steps = 0;  ///< length of the decay, which ends at decay_steps; 0: the rate drops there
 
   /// Returns the learning rate of iteration `step`, counted from 0.
-  double at(int64_t step) const {
-    if (step < warmup_steps) return warmup_rate(peak, step, warmup_steps);
-    if (step >= decay_steps) return floor;
-    if (step <= decay_steps - cooldown_steps) return peak;
-    return floor +
-           (peak - floor) * static_cast<double>(decay_steps - step) / static_cast<double>(cooldown_steps);
-  }
+  double at(int64_t step) const;
 };
 
 /// Returns a function from a step, counted from 0, to its learning rate. `decay_steps` must not be open.

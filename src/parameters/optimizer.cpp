@@ -9,11 +9,14 @@
 #include "lockstep/kernels/adamw.h"
 #include "lockstep/kernels/convert.h"
 #include "lockstep/kernels/elementwise.h"
-#include "lockstep/kernels/grad_scale.h"
 #include "lockstep/kernels/sgd.h"
+#include "lockstep/kernels/update_grad_scale.h"
+#include "lockstep/parameters/host_update.h"
 #include "lockstep/tensor/create.h"
 
 namespace lockstep {
+
+Optimizer::~Optimizer() = default;
 
 Optimizer::Optimizer(ParameterSpace& space, const std::vector<std::string>& states) : space_(space) {
   for (const std::string& name : states) states_.push_back({name, {}});

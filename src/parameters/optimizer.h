@@ -7,10 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/parameters/host_update.h"
 #include "lockstep/parameters/parameter_space.h"
 
 namespace lockstep {
+
+namespace detail {
+class HostUpdate;
+}
 
 /// Elements of one parameter group in an update.
 struct UpdateSlice {
@@ -26,7 +29,7 @@ struct UpdateSlice {
 /// Values on the host are updated there.
 class Optimizer {
  public:
-  virtual ~Optimizer() = default;
+  virtual ~Optimizer();
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
@@ -101,7 +104,7 @@ class Optimizer {
                                      const FlatBuffer& copies) const;
   void update_on_host(std::span<const Range> ranges, const Tensor& clip);
 
-  std::unique_ptr<HostUpdate> host_update_;  ///< used if values are on the host
+  std::unique_ptr<detail::HostUpdate> host_update_;  ///< used if values are on the host
   bool states_are_whole_ = true;
 };
 
@@ -125,7 +128,7 @@ class AdamW : public Optimizer {
              float gradient_scale) override;
 
   Options options_;
-  Tensor schedule_;  ///< AdamWStep::schedule if updates read it from memory, else empty
+  Tensor schedule_;  ///< what prepare() changes, if updates read it from memory; else empty
 };
 
 /// SGD with PyTorch's momentum: velocity = momentum * velocity + gradient. Steps are not recorded as graphs.

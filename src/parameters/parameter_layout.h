@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/kernels/sum.h"
-#include "lockstep/tensor/parameter_memory.h"
+#include "lockstep/tensor/range.h"
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
@@ -114,7 +113,7 @@ struct Parameter {
 class ParameterLayout {
  public:
   /// Units, owned ranges, buckets and the blocks of the norm are cut at multiples of this number of elements.
-  static constexpr int64_t block = sum_block;
+  static constexpr int64_t block = 4096;
   /// A function that returns the unit of a parameter, from the parameter's name.
   using UnitRule = std::function<std::string(const std::string& name)>;
 

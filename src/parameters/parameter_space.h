@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/parameters/parameter_layout.h"
+#include "lockstep/tensor/parameter_memory.h"
 
 namespace lockstep {
 
@@ -27,7 +28,7 @@ struct SpaceOptions {
 /// gradients and an optimizer's states are flat buffers. A rank may hold a part of them.
 class ParameterSpace {
   /// The state that a space shares with its tensors. It outlives the space with them.
-  struct Memory final : ParameterMemory {
+  struct Memory final : detail::ParameterMemory {
     std::byte* find(Range place, DType dtype) override;
     DType compute_dtype() const override { return precision; }
 
@@ -135,7 +136,7 @@ class ParameterSpace {
   };
 
   /// Returns the memory that the tensors of the space refer to.
-  const ParameterMemory* memory() const { return memory_.get(); }
+  const detail::ParameterMemory* memory() const { return memory_.get(); }
 
   const ParameterLayout layout;
   Values values{*this};

@@ -6,9 +6,6 @@
 
 namespace lockstep {
 
-template <class Options>
-class KeyRows;
-
 enum class Schedule { cosine, wsd, constant };
 
 /// The learning rate of each step. --help gives meanings, ranges and units.
@@ -30,8 +27,5 @@ struct OptimizerOptions {
   double beta2 = 0.99;
   double grad_clip = 1.0;
 };
-
-KeyRows<ScheduleOptions> schedule_rows();
-KeyRows<OptimizerOptions> optimizer_rows();
 
 }  // namespace lockstep

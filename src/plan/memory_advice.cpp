@@ -6,8 +6,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/job/keys.h"
-#include "lockstep/job/resolve.h"
+#include "lockstep/job/load_job.h"
 
 namespace lockstep {
 namespace {

@@ -7,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/comm/memory_limit.h"
 #include "lockstep/comm/world.h"
 #include "lockstep/plan/memory_plan.h"
+#include "lockstep/plan/rehearsal.h"
 #include "lockstep/train/language_task.h"
 
 namespace lockstep {

@@ -8,9 +8,12 @@
 #include <sys/resource.h>
 #include <utility>
 
+#include "lockstep/comm/memory_limit.h"
 #include "lockstep/models/family.h"
+#include "lockstep/movement/bucket_plan.h"
 #include "lockstep/movement/reduction_plan.h"
 #include "lockstep/movement/sharding.h"
+#include "lockstep/plan/rehearsal.h"
 
 namespace lockstep {
 namespace {

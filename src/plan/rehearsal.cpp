@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/plan/rehearsal.h"
+
 #include <algorithm>
 
 #include "lockstep/comm/local_communicator.h"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/snapshot/keys.h"
+
 #include <filesystem>
 
 #include "lockstep/config/rows.h"
-#include "lockstep/snapshot/snapshot_options.h"
 
 namespace lockstep {
 

@@ -7,9 +7,6 @@
 
 namespace lockstep {
 
-template <class Options>
-class KeyRows;
-
 /// A place for snapshots without an address.
 enum class NamedPlace { in_log_folder, none };
 
@@ -25,8 +22,6 @@ struct SnapshotOptions {
   Resume resume = Resume::if_possible;
   double wait_minutes = 0.0;
 };
-
-KeyRows<SnapshotOptions> snapshot_rows();
 
 /// Returns the folder or bucket of the snapshots of a run in `log_folder`; empty: there are none.
 std::string place_of_snapshots(const SnapshotOptions& options, const std::string& log_folder);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <ctime>
 #include <pugixml.hpp>
+#include <utility>
 
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"

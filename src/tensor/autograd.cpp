@@ -68,7 +68,7 @@ Tensor add_gradients(Tensor a, Tensor b) {
 
 /// One backward(): the operations that are still to run and the state of the leaves. The maps are only looked
 /// up and never iterated. So their order cannot change results.
-class Walk {
+class detail::Walk {
  public:
   /// `seed` is the gradient of `root` if the host knows it. `scale` is the loss scale that `root` may
   /// contain.
@@ -92,7 +92,7 @@ class Walk {
   }
 
  private:
-  friend class GradientContext;
+  friend class lockstep::GradientContext;
 
   /// Adds operations that run before all that are still to run.
   void add(const Nodes& nodes) {

@@ -10,7 +10,10 @@
 
 namespace lockstep {
 
+namespace detail {
+struct GradientNode;
 class Walk;
+}  // namespace detail
 
 /// One gradient per input of the operation, in order. A gradient is empty only if its input requires none.
 using Gradients = std::vector<Tensor>;
@@ -61,10 +64,10 @@ class GradientContext {
   void continue_through(const Tensor& y) { again_ = y; }
 
  private:
-  friend class Walk;
-  GradientContext(Walk& walk, GradientNode& node) : walk_(walk), node_(node) {}
-  Walk& walk_;
-  GradientNode& node_;
+  friend class detail::Walk;
+  GradientContext(detail::Walk& walk, detail::GradientNode& node) : walk_(walk), node_(node) {}
+  detail::Walk& walk_;
+  detail::GradientNode& node_;
   Tensor again_;
 };
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "lockstep/kernels/attention_heads.h"
-#include "lockstep/kernels/gelu.h"
+#include "lockstep/kernels/gelu_form.h"
 #include "lockstep/kernels/random.h"
 #include "lockstep/tensor/autograd.h"
 #include "lockstep/tensor/tensor.h"
@@ -172,7 +172,9 @@ Tensor causal_attention(const Tensor& qkv, const AttentionHeads& heads, double d
 Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionHeads& heads,
                         double dropout = 0.0, const RandomKey& key = {});
 
-/// Keys and values of texts that cached_attention() has read. CachedAttention defines their layout.
+/// Keys and values of texts that cached_attention() has read. Keys are in panels of 16 tokens: [texts, key
+/// heads, tokens / 16, size * 16]. Values are [texts, key heads, tokens, size], rounded up to multiples
+/// of 16.
 struct AttentionCache {
   Tensor keys, values;
 };

@@ -2,27 +2,11 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <vector>
 
 #include "lockstep/core/dtype.h"
+#include "lockstep/tensor/range.h"
 
-namespace lockstep {
-
-/// Elements [begin, end) of a flat space.
-struct Range {
-  int64_t begin = 0;
-  int64_t end = 0;
-
-  int64_t size() const { return end - begin; }
-  bool operator==(const Range&) const = default;
-};
-
-/// Returns the elements that both ranges contain.
-constexpr Range intersection(Range a, Range b) {
-  const int64_t begin = a.begin > b.begin ? a.begin : b.begin, end = a.end < b.end ? a.end : b.end;
-  return {begin, begin < end ? end : begin};
-}
+namespace lockstep::detail {
 
 /// Interface of tensors to the memory of a model's parameter values. A parameter tensor stores its place in
 /// the flat space and asks for memory whenever an operation reads it.
@@ -43,4 +27,4 @@ class ParameterMemory {
   bool gradients_are_scaled = false;  ///< the last backward() left gradients that contain a loss scale
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::detail

@@ -10,6 +10,10 @@
 
 namespace lockstep {
 
+namespace detail {
+struct TensorState;
+}
+
 /// A block of memory that tensors share, on the stream it was made for.
 struct Storage {
   std::shared_ptr<std::byte> data;  ///< own memory or a part of another owner's memory, kept alive by this
@@ -21,8 +25,6 @@ struct Storage {
   }
 };
 
-struct TensorState;
-struct GradientNode;
 class Tensor;
 
 /// Initial values of a parameter as a function of the element. So any part can be computed alone.
@@ -97,11 +99,11 @@ class Tensor {
  private:
   friend class Tape;
   /// Returns the state. Throws Error for an empty tensor, of which `what` was asked.
-  const TensorState& state(const char* what) const;
+  const detail::TensorState& state(const char* what) const;
   /// Returns the elements from `first` on under another shape, off the tape.
   Tensor part(int64_t first, const Shape& shape) const;
 
-  std::shared_ptr<TensorState> state_;
+  std::shared_ptr<detail::TensorState> state_;
 };
 
 /// A parameter as models list it: a unique name with dots between levels and the tensor.

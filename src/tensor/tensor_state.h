@@ -9,6 +9,7 @@
 #include "lockstep/tensor/parameter_memory.h"
 
 namespace lockstep {
+namespace detail {
 
 /// An operation on the tape: its inputs and the function that computes their gradients.
 struct GradientNode {
@@ -69,6 +70,11 @@ struct TensorState {
   /// that it keeps.
   std::byte* data();
 };
+
+}  // namespace detail
+
+// The files of this folder use these names without detail.
+using detail::DeclaredLeaf, detail::GradientNode, detail::ParameterMemory, detail::TensorState, detail::Walk;
 
 /// A scope in which every leaf that backward() trains must belong to one space. Elsewhere a leaf may belong
 /// to none, unless it is a declared parameter and others on its tape are in a space.

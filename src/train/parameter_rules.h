@@ -16,6 +16,8 @@ namespace lockstep {
 /// `?` matches one character.
 bool matches_pattern(std::string_view pattern, std::string_view name);
 
+namespace detail {
+
 /// The parameters that train.freeze and train.groups treat in their own way.
 class ParameterRules {
  public:
@@ -34,5 +36,9 @@ class ParameterRules {
   std::map<std::string, std::map<std::string, double>> settings_;  ///< [parameter], of train.groups
   std::string description_;
 };
+
+}  // namespace detail
+
+using detail::ParameterRules;
 
 }  // namespace lockstep

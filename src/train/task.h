@@ -4,7 +4,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,9 +13,13 @@
 #include "lockstep/parameters/model_layout.h"
 #include "lockstep/parameters/optimizer.h"
 #include "lockstep/parameters/placed_tensors.h"
-#include "lockstep/train/parameter_rules.h"
+#include "lockstep/parameters/update_options.h"
 
 namespace lockstep {
+
+namespace detail {
+class ParameterRules;
+}
 
 /// Facts about a task.
 struct TaskFacts {
@@ -49,9 +52,7 @@ class TrainingTask {
 
   virtual TaskFacts facts() const { return {}; }
   /// Returns how optimizers treat a parameter: as use_rules() says.
-  virtual ParameterGroup group(const std::string& name, const Tensor& /*tensor*/) const {
-    return rules_ ? rules_->group(name, {}) : ParameterGroup{};
-  }
+  virtual ParameterGroup group(const std::string& name, const Tensor& tensor) const;
   /// Returns the data of validations; null: there are none.
   virtual std::shared_ptr<const Dataset> validation_data() const { return nullptr; }
   /// Loads the initial values of a new run, on all ranks. Returns false if they are the model's.
@@ -69,7 +70,7 @@ class TrainingTask {
 
   /// Freezes and groups the parameters as train.freeze and train.groups say. Throws UserError if they do not
   /// fit the model. run_training_program() calls it.
-  void use_rules(const OptimizerOptions& options) { rules_.emplace(options, parameters()); }
+  void use_rules(const OptimizerOptions& options);
 
   /// Returns group() as ParameterSpace takes it. It refers to the task.
   GroupRule group_rule() const {
@@ -77,7 +78,7 @@ class TrainingTask {
   }
 
  private:
-  std::optional<ParameterRules> rules_;
+  std::shared_ptr<const detail::ParameterRules> rules_;
 };
 
 }  // namespace lockstep

@@ -10,8 +10,8 @@
 #include "lockstep/core/log.h"
 #include "lockstep/core/terminal.h"
 #include "lockstep/core/text.h"
-#include "lockstep/job/keys.h"
-#include "lockstep/job/resolve.h"
+#include "lockstep/job/load_job.h"
+#include "lockstep/parameters/keys.h"
 #include "lockstep/program/program.h"
 #include "lockstep/program/signals.h"
 #include "lockstep/snapshot/run_folder.h"
@@ -119,7 +119,7 @@ int train(const Job& given, const World& world, const TrainingTask& task, double
 }
 
 int print_once(const std::string& text) {
-  if (is_launched_first()) write_output(text + (text.ends_with('\n') ? "" : "\n"));
+  if (detail::is_launched_first()) write_output(text + (text.ends_with('\n') ? "" : "\n"));
   return 0;
 }
 

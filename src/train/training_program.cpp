@@ -3,8 +3,8 @@
 
 #include "lockstep/comm/world.h"
 #include "lockstep/core/version.h"
-#include "lockstep/job/keys.h"
-#include "lockstep/job/resolve.h"
+#include "lockstep/job/load_job.h"
+#include "lockstep/train/trainer.h"
 
 namespace lockstep {
 namespace {
@@ -18,12 +18,18 @@ std::vector<std::string> take_arguments(Arguments& arguments, const std::vector<
   return taken;
 }
 
+SettingLayer defaults_of(const TrainingProgram& program) {
+  SettingLayer defaults;
+  for (const auto& [key, value] : program.defaults) defaults.push_back({key, value});
+  return defaults;
+}
+
 std::string help_of(const TrainingProgram& program, const std::string& name,
                     const std::vector<std::string>& without) {
   std::string text = program.about.empty() ? "" : program.about + "\n\n";
   text += "usage: " + name;
   for (const std::string& argument : program.arguments) text += " " + argument;
-  return text + own_model_help(program.defaults, without);
+  return text + own_model_help(defaults_of(program), without);
 }
 
 }  // namespace
@@ -40,7 +46,7 @@ int run_training_program(int argc, const char* const* argv, const TrainingProgra
     for (const Setting& setting : arguments.overrides)
       require(!is_in_section(setting.key, of_language_models), setting.key,
               " has no effect: ", arguments.program, " has a model and data of its own");
-    const Settings settings = load_settings(arguments, program.defaults);
+    const Settings settings = load_settings(arguments, defaults_of(program));
     if (arguments.print_config) return print_once(to_ini(job_of(settings)));
     require(others.size() == program.arguments.size(), "command line: ",
             others.size() < program.arguments.size() ? program.arguments[others.size()] : "", " is missing");

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "lockstep/job/keys.h"
-#include "lockstep/train/trainer.h"
+#include "lockstep/comm/world.h"
+#include "lockstep/job/job.h"
+#include "lockstep/parameters/optimizer.h"
+#include "lockstep/train/task.h"
 
 namespace lockstep {
 
@@ -20,8 +23,8 @@ struct TaskInput {
 
 /// A program that trains a model of one's own.
 struct TrainingProgram {
-  std::string about = {};                   ///< the first lines of --help: what the program trains
-  SettingLayer defaults = {};               ///< keys whose defaults differ from those of train_gpt
+  std::string about = {};                            ///< the first lines of --help: what the program trains
+  std::map<std::string, std::string> defaults = {};  ///< keys whose defaults differ from those of train_gpt
   std::vector<std::string> arguments = {};  ///< names of the arguments that are no keys, such as "FILE"
   std::function<std::unique_ptr<TrainingTask>(const TaskInput& input)> make_task;  ///< called on every rank
 };

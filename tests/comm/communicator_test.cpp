@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "lockstep/comm/flight_recorder.h"
 #include "lockstep/comm/local_communicator.h"
 #include "lockstep/core/error.h"
 

@@ -12,6 +12,7 @@
 #include "lockstep/comm/local_communicator.h"
 #include "lockstep/comm/mpi_communicator.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/process.h"
 #include "lockstep/core/thread_pool.h"
 
 namespace lockstep {
@@ -97,17 +98,18 @@ TEST(World, OneOfSeveralProcessesWithoutMpiIsRefused) {
 }
 
 TEST(DistributeGpus, RanksThatSeeTheSameOnesTakeTurns) {
-  EXPECT_EQ(distribute_gpus({"a\nb\n", "a\nb\n"}, false), (std::vector{0, 1}));
-  EXPECT_EQ(distribute_gpus({"a\nb\n", "c\nd\n", "a\nb\n", "c\nd\n"}, false), (std::vector{0, 0, 1, 1}))
+  EXPECT_EQ(detail::distribute_gpus({"a\nb\n", "a\nb\n"}, false), (std::vector{0, 1}));
+  EXPECT_EQ(detail::distribute_gpus({"a\nb\n", "c\nd\n", "a\nb\n", "c\nd\n"}, false),
+            (std::vector{0, 0, 1, 1}))
       << "two hosts";
-  EXPECT_EQ(distribute_gpus({"a\n", "b\n"}, false), (std::vector{0, 0}))
+  EXPECT_EQ(detail::distribute_gpus({"a\n", "b\n"}, false), (std::vector{0, 0}))
       << "the launcher shows each rank its own GPU";
-  EXPECT_EQ(distribute_gpus({"a\nb\n", "a\nb\n", "a\nb\n"}, true), (std::vector{0, 1, 0}));
+  EXPECT_EQ(detail::distribute_gpus({"a\nb\n", "a\nb\n", "a\nb\n"}, true), (std::vector{0, 1, 0}));
 }
 
 TEST(DistributeGpus, TooFewAreRefusedWithBothNumbers) {
   try {
-    distribute_gpus({"a\nb\n", "a\nb\n", "a\nb\n"}, false);
+    detail::distribute_gpus({"a\nb\n", "a\nb\n", "a\nb\n"}, false);
     FAIL() << "nothing was thrown";
   } catch (const UserError& failure) {
     EXPECT_NE(std::string(failure.what()).find("3 ranks of a host see 2 GPUs"), std::string::npos)
@@ -119,7 +121,7 @@ TEST(DistributeGpus, TooFewAreRefusedWithBothNumbers) {
 TEST(ClaimMessage, OneOfALaunchSaysIt) {
   const auto claims_in_child = [](const char* message) {
     const pid_t child = ::fork();
-    if (child == 0) ::_exit(claim_message(message) ? 1 : 0);
+    if (child == 0) ::_exit(detail::claim_message(message) ? 1 : 0);
     int status = 0;
     ::waitpid(child, &status, 0);
     return WEXITSTATUS(status) == 1;
@@ -127,7 +129,7 @@ TEST(ClaimMessage, OneOfALaunchSaysIt) {
   ::setenv("PMIX_NAMESPACE", concat("launch ", ::getpid()).c_str(), 1);
   EXPECT_TRUE(claims_in_child("the same"));
   EXPECT_TRUE(claims_in_child("the same")) << "the process that claimed it has ended";
-  EXPECT_TRUE(claim_message("the same"));
+  EXPECT_TRUE(detail::claim_message("the same"));
   EXPECT_FALSE(claims_in_child("the same"));
   EXPECT_TRUE(claims_in_child("another cause"));
   ::setenv("PMIX_NAMESPACE", "another launch", 1);

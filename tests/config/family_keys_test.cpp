@@ -2,8 +2,7 @@
 // The keys of the families of models.
 #include <gtest/gtest.h>
 
-#include "lockstep/job/keys.h"
-#include "lockstep/job/resolve.h"
+#include "lockstep/job/load_job.h"
 #include "lockstep/models/family.h"
 #include "support/user_error.h"
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/process.h"
 #include "lockstep/core/stream.h"
 
 namespace {
@@ -42,7 +43,7 @@ class ThreadPoolTest : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Threads, ThreadPoolTest, testing::Values(1, 2, 3, 4));
 
 TEST_P(ThreadPoolTest, EveryChunkRunsOnce) {
-  ThreadPool pool(GetParam());
+  detail::ThreadPool pool(GetParam());
   EXPECT_EQ(pool.size(), GetParam());
   for (const int64_t chunks : {0, 1, 2, 3, 4, 5, 63, 1000}) {
     std::vector<int> runs(static_cast<size_t>(chunks));
@@ -52,7 +53,7 @@ TEST_P(ThreadPoolTest, EveryChunkRunsOnce) {
 }
 
 TEST_P(ThreadPoolTest, AThreadThatIsHeldUpHoldsNothingUp) {
-  ThreadPool pool(GetParam());
+  detail::ThreadPool pool(GetParam());
   if (pool.size() == 1) GTEST_SKIP() << "needs a second thread";
   std::atomic<int> others{0};
   pool.run(10, [&](int64_t chunk) {
@@ -68,7 +69,7 @@ TEST_P(ThreadPoolTest, AThreadThatIsHeldUpHoldsNothingUp) {
 // Each job reads values that the job before it wrote on other threads. If a job starts early or ends late,
 // the result is wrong.
 TEST_P(ThreadPoolTest, ManySmallJobsFollowEachOther) {
-  ThreadPool pool(GetParam());
+  detail::ThreadPool pool(GetParam());
   constexpr int jobs = 1000;
   constexpr size_t width = 7;
   std::vector<int64_t> now(width, 1), next(width);
@@ -87,8 +88,8 @@ TEST_P(ThreadPoolTest, ManySmallJobsFollowEachOther) {
 
 TEST_P(ThreadPoolTest, PoolsEndWhileIdle) {
   for (int i = 0; i < 20; ++i) {
-    const ThreadPool unused(GetParam());
-    ThreadPool used(GetParam());
+    const detail::ThreadPool unused(GetParam());
+    detail::ThreadPool used(GetParam());
     std::atomic<int> runs = 0;
     used.run(2, [&](int64_t) { ++runs; });
     EXPECT_EQ(runs, 2);
@@ -98,7 +99,7 @@ TEST_P(ThreadPoolTest, PoolsEndWhileIdle) {
 // The caller is done with its own chunk long before the other thread.
 TEST_P(ThreadPoolTest, TheCallerWaitsForTheOthers) {
   if (GetParam() == 1) GTEST_SKIP() << "there is no other thread";
-  ThreadPool pool(GetParam());
+  detail::ThreadPool pool(GetParam());
   const auto caller = std::this_thread::get_id();
   std::atomic<int> started = 0;
   std::atomic<bool> finished = false;
@@ -113,7 +114,7 @@ TEST_P(ThreadPoolTest, TheCallerWaitsForTheOthers) {
 }
 
 TEST_P(ThreadPoolTest, SleepingThreadsWakeForTheNextJob) {
-  ThreadPool pool(GetParam());
+  detail::ThreadPool pool(GetParam());
   std::atomic<int> runs = 0;
   for (int i = 0; i < 3; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -129,7 +130,7 @@ TEST_P(ThreadPoolTest, SleepingThreadsWakeForTheNextJob) {
 }
 
 TEST_P(ThreadPoolTest, ChunksOfAStreamDependOnCountAndGrainAlone) {
-  ThreadPool pool(GetParam());
+  detail::ThreadPool pool(GetParam());
   std::vector<int64_t> begins(5, -1), ends(5, -1);
   CpuStream{&pool}.for_each_chunk(23, 5, [&](int64_t begin, int64_t end) {
     begins[static_cast<size_t>(begin / 5)] = begin;
@@ -139,12 +140,12 @@ TEST_P(ThreadPoolTest, ChunksOfAStreamDependOnCountAndGrainAlone) {
   EXPECT_EQ(ends, (std::vector<int64_t>{5, 10, 15, 20, 23}));
 }
 
-TEST(ThreadPool, NeedsAThread) { EXPECT_THROW(ThreadPool(0), Error); }
+TEST(ThreadPool, NeedsAThread) { EXPECT_THROW(detail::ThreadPool(0), Error); }
 
 TEST(ThreadPool, AThreadsStreamHasThePoolItAskedFor) {
   const auto size = [] { return std::get<CpuStream>(current_stream()).pool->size(); };
   set_threads(3);
-  const ThreadPool* three = std::get<CpuStream>(current_stream()).pool;
+  const detail::ThreadPool* three = std::get<CpuStream>(current_stream()).pool;
   EXPECT_EQ(size(), 3);
   int elsewhere = 0;
   std::thread([&] { elsewhere = size(); }).join();

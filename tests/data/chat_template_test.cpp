@@ -172,7 +172,7 @@ TEST(ChatTemplate, PartsOfAFileDoNotShow) {
   const EncodedExamples whole = encoded("smollm2", {}, read_examples(lines, "x"));
   for (const int threads : {1, 3}) {
     EncodedExamples all;
-    ThreadPool pool(threads);
+    detail::ThreadPool pool(threads);
     encode_corpus(*golden_tokenizer("family_smollm2"), corpus, pool,
                   [&](std::span<const int32_t> ids, std::span<const int64_t> marks) {
                     all.ids.insert(all.ids.end(), ids.begin(), ids.end());

@@ -16,6 +16,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/hash.h"
+#include "lockstep/data/corpus_files.h"
 #include "lockstep/data/read_corpus.h"
 #include "lockstep/program/signals.h"
 #include "support/full_pipe.h"

@@ -54,7 +54,7 @@ Corpus corpus_of(const std::vector<std::string>& texts, Corpus::Kind kind = Corp
 /// Returns the ids of a corpus. Checks its hash.
 std::vector<int32_t> ids_of(const Corpus& corpus, int threads, std::vector<int64_t>* marks = nullptr) {
   std::vector<int32_t> ids;
-  ThreadPool pool(threads);
+  detail::ThreadPool pool(threads);
   const auto take = [&](std::span<const int32_t> part, std::span<const int64_t> its_marks) {
     ids.insert(ids.end(), part.begin(), part.end());
     if (marks) marks->insert(marks->end(), its_marks.begin(), its_marks.end());
@@ -79,7 +79,7 @@ TEST(EncodeCorpus, PartsComeInOrderAndNeverAllAtOnce) {
   std::string text;
   while (text.size() < size_t{20} << 20) text += "x ";
   size_t parts = 0;
-  ThreadPool pool(2);
+  detail::ThreadPool pool(2);
   encode_corpus(Words(), corpus_of({text}), pool,
                 [&](std::span<const int32_t> part, std::span<const int64_t>) {
                   EXPECT_LE(part.size(), size_t{1} << 20);

@@ -27,12 +27,12 @@ class LeafPoolTest : public testing::Test {
   ParameterSpace space_ = three_units();
   BucketPlan buckets_{space_.layout, Sharding(space_, Shard::gradients, 2, 0), 0};
   std::vector<int64_t> allocated_;
-  detail::LeafPool pool_{space_.layout, buckets_, [this](int64_t count) {
-                           allocated_.push_back(count);
-                           const auto storage = Storage::make(count * 4, cpu_stream());
-                           fill(Tensor(storage, 0, {count}, DType::f32), 7.0);  // data of an earlier user
-                           return storage;
-                         }};
+  LeafPool pool_{space_.layout, buckets_, [this](int64_t count) {
+                   allocated_.push_back(count);
+                   const auto storage = Storage::make(count * 4, cpu_stream());
+                   fill(Tensor(storage, 0, {count}, DType::f32), 7.0);  // data of an earlier user
+                   return storage;
+                 }};
 };
 
 TEST_F(LeafPoolTest, AUnitTakesTheSmallestFreeBufferOrANewOne) {

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/movement/bucket_plan.h"
+#include "lockstep/movement/transfer_plan.h"
 #include "lockstep/tensor/create.h"
 #include "tests/support/user_error.h"
 
@@ -120,10 +122,10 @@ TEST(Sharding, NoStageCutsMoreThanTheNext) {
 }
 
 TEST(Sharding, OffloadingCutsWhatItMovesOnOneRankToo) {
-  EXPECT_EQ(stage_with(Shard::none, Offload::none), Shard::none);
-  EXPECT_EQ(stage_with(Shard::none, Offload::optimizer), Shard::optimizer);
-  EXPECT_EQ(stage_with(Shard::gradients, Offload::optimizer), Shard::gradients);
-  for (const Shard stage : stages) EXPECT_EQ(stage_with(stage, Offload::all), Shard::full);
+  EXPECT_EQ(detail::stage_with(Shard::none, Offload::none), Shard::none);
+  EXPECT_EQ(detail::stage_with(Shard::none, Offload::optimizer), Shard::optimizer);
+  EXPECT_EQ(detail::stage_with(Shard::gradients, Offload::optimizer), Shard::gradients);
+  for (const Shard stage : stages) EXPECT_EQ(detail::stage_with(stage, Offload::all), Shard::full);
   ParameterSpace space = space_of_units();
   EXPECT_EQ(Sharding(space, Shard::none, 1, 0, Offload::all).stage, Shard::full);
   EXPECT_EQ(Sharding(space, Shard::full, 1, 0, Offload::optimizer).stage, Shard::optimizer);
@@ -135,19 +137,19 @@ TEST(Sharding, OffloadingCutsWhatItMovesOnOneRankToo) {
 
 TEST(Sharding, GroupsThatCannotBeAreRefused) {
   const auto refusal = [](Shard stage, int ranks, int group) {
-    return user_error([&] { check_group(stage, ranks, group); });
+    return user_error([&] { detail::check_group(stage, ranks, group); });
   };
   expect_contains(refusal(Shard::full, 4, 3), {"group = 3 does not divide the 4 ranks"});
   expect_contains(refusal(Shard::full, 4, -1), {"group = -1"});
   expect_contains(refusal(Shard::full, 2, 4), {"group = 4"});
   expect_contains(refusal(Shard::gradients, 4, 2),
                   {"group = 2", "shard = gradients every rank keeps all values"});
-  expect_contains(user_error([] { check_group(Shard::full, 4, 2, Offload::all); }),
+  expect_contains(user_error([] { detail::check_group(Shard::full, 4, 2, Offload::all); }),
                   {"group = 2", "offload = all"});
-  for (const int group : {0, 1, 2, 4}) EXPECT_NO_THROW(check_group(Shard::full, 4, group));
-  for (const int group : {0, 4}) EXPECT_NO_THROW(check_group(Shard::full, 4, group, Offload::all));
-  EXPECT_NO_THROW(check_group(Shard::none, 4, 4));
-  EXPECT_NO_THROW(check_group(Shard::full, 1, 8)) << "the same configuration on one rank";
+  for (const int group : {0, 1, 2, 4}) EXPECT_NO_THROW(detail::check_group(Shard::full, 4, group));
+  for (const int group : {0, 4}) EXPECT_NO_THROW(detail::check_group(Shard::full, 4, group, Offload::all));
+  EXPECT_NO_THROW(detail::check_group(Shard::none, 4, 4));
+  EXPECT_NO_THROW(detail::check_group(Shard::full, 1, 8)) << "the same configuration on one rank";
 }
 
 // Each element of a sender's buffer is a number made from its index and the sender's rank. So a test can see

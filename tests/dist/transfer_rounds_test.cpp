@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/movement/bucket_plan.h"
 #include "lockstep/movement/sharding.h"
+#include "lockstep/movement/transfer_plan.h"
 #include "lockstep/nn/module.h"
 
 namespace lockstep::transfer_rounds_test {

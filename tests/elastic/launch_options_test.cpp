@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/process.h"
 #include "lockstep/core/thread_pool.h"
 
 namespace lockstep {

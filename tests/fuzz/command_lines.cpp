@@ -5,8 +5,7 @@
 #include "fuzz/fuzz.h"
 #include "lockstep/core/text.h"
 #include "lockstep/elastic/launch_options.h"
-#include "lockstep/job/keys.h"
-#include "lockstep/job/resolve.h"
+#include "lockstep/job/load_job.h"
 
 using namespace lockstep;
 

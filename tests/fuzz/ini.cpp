@@ -2,8 +2,7 @@
 // Configurations. A value that was read is written so that it reads back the same.
 #include "fuzz/fuzz.h"
 #include "lockstep/config/settings.h"
-#include "lockstep/job/keys.h"
-#include "lockstep/job/resolve.h"
+#include "lockstep/job/load_job.h"
 
 using namespace lockstep;
 

@@ -12,6 +12,7 @@
 
 #include "lockstep/huggingface/model_layout.h"
 #include "lockstep/huggingface/source_model.h"
+#include "lockstep/huggingface/writer.h"
 #include "lockstep/models/family.h"
 #include "lockstep/nn/generate.h"
 #include "lockstep/parameters/parameter_space.h"

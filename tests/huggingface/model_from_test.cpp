@@ -9,6 +9,7 @@
 
 #include "lockstep/huggingface/model_layout.h"
 #include "lockstep/huggingface/source_model.h"
+#include "lockstep/huggingface/writer.h"
 #include "lockstep/models/family.h"
 #include "lockstep/models/gpt2/gpt2_options.h"
 #include "lockstep/nn/generate.h"
@@ -154,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, LlamaFrom, testing::ValuesIn(llamas),
 
 /// The cached model must continue texts as the whole model of transformers does, until the context is full.
 TEST_P(LlamaFrom, ContinuesTextsAsTransformers) {
-  const auto model = load_model(SourceModel(folder_of(GetParam()), World::alone()));
+  const auto model = load_model(folder_of(GetParam()));
   const std::vector<double> greedy = to_doubles(expected_of(GetParam(), "greedy"));
   for (auto text = greedy.begin(); text != greedy.end(); text += positions) {
     const std::vector<int32_t> expected(text, text + positions);

@@ -6,6 +6,7 @@
 
 #include "lockstep/huggingface/model_layout.h"
 #include "lockstep/huggingface/source_model.h"
+#include "lockstep/huggingface/writer.h"
 #include "lockstep/tokenizer/load_tokenizer.h"
 #include "lockstep/tokenizer/write_tokenizer_json.h"
 #include "lockstep/writing/write_texts.h"

@@ -76,7 +76,8 @@ file(WRITE ${FOLDER}/my_training/my_training.cpp "
 #include <lockstep/lockstep.h>
 using namespace lockstep;
 int main() {
-  print_help(job_help(\"my_training\"));
+  const char* const arguments[] = {\"my_training\", \"--help\"};
+  run_training_program(2, arguments, {.make_task = [](const TaskInput&) { return std::unique_ptr<TrainingTask>(); }});
   return plan_memory([] { zeros({1000}); }).peak > 0 ? 0 : 1;
 }
 ")

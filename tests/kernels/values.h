@@ -96,7 +96,7 @@ inline View part_of(const View& whole, int64_t begin, int64_t size) {
 /// Runs the kernel on the CPU with `threads` threads.
 template <class K>
 void launch_on(int threads, const K& kernel) {
-  ThreadPool pool(threads);
+  detail::ThreadPool pool(threads);
   // Waits until all threads are awake. Otherwise one thread could finish a small kernel before the others
   // start.
   std::atomic<int> awake{0};

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "lockstep/kernels/adamw.h"
+#include "lockstep/kernels/update_grad_scale.h"
 #include "lockstep/parameters/optimizer.h"
 #include "lockstep/tensor/ops.h"
 #include "support/golden.h"
@@ -17,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double learning_rate = 0.05, max_norm = 0.5;
+constexpr double learning_rate = 0.05, norm_limit = 0.5;
 
 /// A classifier. Its loss takes an optional scale, and computes all rows at once or a few at a time.
 struct Classifier {
@@ -44,7 +45,7 @@ TEST(GradScaler, ShowsNowhereElse) {
   Sgd sgd(plain.space, {.momentum = 0.9});
   for (int step = 0; step < 4; ++step) {
     backward(plain.loss(step), 0.5);
-    sgd.step(learning_rate, static_cast<float>(item(measure_gradient_norm(sgd.space(), max_norm).factor)));
+    sgd.step(learning_rate, static_cast<float>(item(measure_gradient_norm(sgd.space(), norm_limit).factor)));
   }
   for (const bool is_told : {false, true})
     for (const int64_t rows_at_once : {0, 3})
@@ -59,7 +60,7 @@ TEST(GradScaler, ShowsNowhereElse) {
             scaler.unscale();
             norm = gradient_norm(model.space);
           }
-          const double of_step = item(scaler.step(optimizer, learning_rate, max_norm).norm);
+          const double of_step = item(scaler.step(optimizer, learning_rate, norm_limit).norm);
           EXPECT_TRUE(!unscales || of_step == norm) << of_step;
           scaler.update();
         }

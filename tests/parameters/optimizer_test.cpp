@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "lockstep/kernels/sum.h"
 #include "lockstep/parameters/gradient_norm.h"
 #include "lockstep/tensor/ops.h"
 #include "support/gradient_check.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/job/resolve.h"
+#include "lockstep/job/load_job.h"
 #include "lockstep/metrics/metrics.h"
 #include "support/temporary_directory.h"
 

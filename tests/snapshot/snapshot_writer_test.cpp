@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <thread>
 
-#include "lockstep/job/resolve.h"
+#include "lockstep/job/load_job.h"
 #include "lockstep/tensor/create.h"
 #include "lockstep/train/run_snapshots.h"
 #include "tests/support/aws.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/core/file.h"
-#include "lockstep/job/resolve.h"
+#include "lockstep/job/load_job.h"
 #include "step/step_table.h"
 #include "support/temporary_directory.h"
 

@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/job/keys.h"
-#include "lockstep/job/resolve.h"
+#include "lockstep/job/load_job.h"
 #include "support/temporary_directory.h"
 #include "support/user_error.h"
 

@@ -3,8 +3,7 @@
 
 #include "lockstep/data/corpus.h"
 #include "lockstep/data/examples.h"
-#include "lockstep/job/keys.h"
-#include "lockstep/job/resolve.h"
+#include "lockstep/job/load_job.h"
 #include "lockstep/tokenizer/char_tokenizer.h"
 #include "lockstep/train/language_task.h"
 #include "lockstep/train/trainer.h"

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/process.h"
 #include "lockstep/core/thread_pool.h"
 #include "lockstep/tensor/operators.h"
 #include "tests/support/config_support.h"

@@ -78,7 +78,7 @@ int64_t scratch_bytes(CpuStream stream, const BatchedMatMul& kernel) {
   if (kernel.c.size() == 0) return 0;
   // A small product runs on one thread. A large one is divided among threads.
   if (!is_small(kernel)) return scratch_bytes_each(stream, kernel);
-  ThreadPool alone(1);
+  detail::ThreadPool alone(1);
   return kernel.batch() * scratch_bytes_each(CpuStream{&alone}, kernel);
 }
 
@@ -93,7 +93,7 @@ void run(CpuStream stream, const BatchedMatMul& kernel) {
     for (int64_t number = 0; number < kernel.batch(); ++number) run_in(stream, product(number), memory.get());
     return;
   }
-  ThreadPool alone(1);
+  detail::ThreadPool alone(1);
   const CpuStream by{&alone};
   const int64_t size = scratch_bytes_each(by, kernel);
   stream.for_each_chunk(kernel.batch(), 1, [&](int64_t number, int64_t) {

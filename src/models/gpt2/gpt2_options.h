@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "lockstep/kernels/gelu.h"
+#include "lockstep/kernels/gelu_form.h"
 #include "lockstep/models/model_options.h"
 
 namespace lockstep {

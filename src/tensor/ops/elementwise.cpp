@@ -4,6 +4,7 @@
 #include "lockstep/kernels/arithmetic.h"
 #include "lockstep/kernels/convert.h"
 #include "lockstep/kernels/dropout.h"
+#include "lockstep/kernels/gelu.h"
 #include "lockstep/kernels/sigmoid.h"
 #include "lockstep/tensor/create.h"
 #include "lockstep/tensor/ops.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Offload: data of a GPU that is stored in host memory.
 #include "dist/cuda/gpu_training.h"
+#include "lockstep/parameters/host_update.h"
 
 namespace lockstep {
 namespace {

@@ -136,7 +136,7 @@ TEST(GpuReducer, AnUnfinishedBucketIsAnError) {
 
 TEST(Transport, FollowsFromTheSituation) {
   const auto choose = [](int ranks, int version, bool shares, bool may) {
-    return choose_transport(
+    return detail::choose_transport(
         {.ranks = ranks, .nccl_version = version, .shares_gpu = shares, .nccl_may_share = may});
   };
   EXPECT_EQ(choose(1, 22809, false, false), Transport::alone);
@@ -151,9 +151,9 @@ TEST(Transport, FollowsFromTheSituation) {
 TEST(Transport, RanksWithTheSameGpuAreFound) {
   LOCKSTEP_NEEDS_GPU();
   run_ranks(2, [](Communicator& communicator) {
-    EXPECT_TRUE(gather_transport_facts(communicator, 0).shares_gpu);
+    EXPECT_TRUE(detail::gather_transport_facts(communicator, 0).shares_gpu);
     if (count_gpus() > 1) {
-      EXPECT_FALSE(gather_transport_facts(communicator, communicator.rank()).shares_gpu);
+      EXPECT_FALSE(detail::gather_transport_facts(communicator, communicator.rank()).shares_gpu);
     }
   });
 }

@@ -14,6 +14,8 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/log.h"
 #include "lockstep/dist/data_parallel.h"
+#include "lockstep/dist/gradient_reducer.h"
+#include "lockstep/movement/bucket_plan.h"
 #include "lockstep/tensor/create.h"
 #include "tests/dist/momentum.h"
 #include "tests/dist/tiny_model.h"

@@ -7,6 +7,7 @@
 #include "lockstep/core/graph.h"
 #include "lockstep/core/stream.h"
 #include "lockstep/kernels/kernel.h"
+#include "lockstep/kernels/sum.h"
 #include "support/cuda.h"
 
 namespace lockstep {

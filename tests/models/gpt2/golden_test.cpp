@@ -5,6 +5,7 @@
 
 #include <functional>
 
+#include "lockstep/kernels/sum.h"
 #include "lockstep/models/gpt2/gpt.h"
 #include "lockstep/models/gpt2/initial_weights.h"
 #include "lockstep/nn/module.h"
