@@ -29,7 +29,7 @@ struct OperandView : View {
 
   OperandView() = default;
   OperandView(const View& array) : View(array) {}
-  OperandView(double value, DType type) : View{nullptr, {}, type}, number(value) {}
+  OperandView(double value, DType type) : number(value) { dtype = type; }
 
   bool is_number() const { return data == nullptr && shape.rank() == 0; }
 };
