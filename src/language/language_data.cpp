@@ -5,6 +5,7 @@
 #include "lockstep/core/log.h"
 #include "lockstep/core/text.h"
 #include "lockstep/data/examples.h"
+#include "lockstep/language/keys.h"
 #include "lockstep/tokenizer/char_tokenizer.h"
 
 namespace lockstep {

@@ -12,6 +12,7 @@
 #include "lockstep/core/thread_pool.h"
 #include "lockstep/data/chat_template.h"
 #include "lockstep/data/read_corpus.h"
+#include "lockstep/language/keys.h"
 #include "lockstep/language/known_facts.h"
 #include "lockstep/language/resolve_corpus.h"
 #include "lockstep/tokenizer/char_tokenizer.h"
