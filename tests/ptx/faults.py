@@ -90,7 +90,7 @@ def plant(bug: Bug, folder: Path) -> Path:
     source = (KERNELS / bug.file).read_text()
     if source.count(bug.text) != 1:
         raise PtxError(f"{bug.name}: {bug.file} must contain this text once; correct the bug: {bug.text!r}")
-    changed = folder / "kernels/cuda" / bug.file
+    changed = folder / "lockstep/kernels/cuda" / bug.file
     changed.parent.mkdir(parents=True, exist_ok=True)
     changed.write_text(source.replace(bug.text, bug.becomes))
     return changed if bug.builds == bug.file else KERNELS / bug.builds
