@@ -5,7 +5,6 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/file.h"
 #include "lockstep/core/process.h"
-#include "lockstep/huggingface/source_model.h"
 #include "lockstep/huggingface/writer.h"
 #include "lockstep/program/command_line.h"
 #include "lockstep/program/program.h"

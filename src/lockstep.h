@@ -35,7 +35,7 @@
 #include "lockstep/nn/module.h"
 
 // Parameters and optimizers
-#include "lockstep/kernels/grad_scale.h"
+#include "lockstep/kernels/grad_scale_state.h"
 #include "lockstep/parameters/grad_scaler.h"
 #include "lockstep/parameters/gradient_norm.h"
 #include "lockstep/parameters/learning_rate.h"

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-Transport detail::choose_transport(const detail::TransportFacts& facts) {
+Transport detail::choose_transport(const TransportFacts& facts) {
   constexpr int first_that_may_share = 23000;
   if (facts.ranks == 1) return Transport::alone;
   const bool can_share = facts.nccl_may_share && facts.nccl_version >= first_that_may_share;
@@ -18,7 +18,7 @@ Transport detail::choose_transport(const detail::TransportFacts& facts) {
 }
 
 detail::TransportFacts detail::gather_transport_facts(Communicator& communicator, int device) {
-  detail::TransportFacts facts{.ranks = communicator.size(), .nccl_version = nccl_version()};
+  TransportFacts facts{.ranks = communicator.size(), .nccl_version = nccl_version()};
   facts.nccl_may_share =
       communicator.on_every_rank(number_from_environment("NCCL_MULTI_RANK_GPU_ENABLE") == 1);
   std::set<std::string> gpus;

@@ -27,7 +27,6 @@
 #include "lockstep/core/memory.h"
 #include "lockstep/core/process.h"
 #include "lockstep/core/text.h"
-#include "lockstep/core/thread_pool.h"
 #include "lockstep/program/program.h"
 #include "lockstep/program/signals.h"
 

@@ -36,7 +36,10 @@ NewFile::NewFile(std::string path) : path_(std::move(path)) {
   if (file_ < 0) fail();
 }
 
-NewFile::~NewFile() { ::unlink(beside_.c_str()), ::close(file_); }
+NewFile::~NewFile() {
+  ::unlink(beside_.c_str());
+  ::close(file_);
+}
 
 std::string NewFile::path_now() const {
   return ::access(beside_.c_str(), F_OK) == 0 ? beside_ : concat("/proc/self/fd/", file_);

@@ -75,7 +75,6 @@ class MemoryPool {
 }  // namespace detail
 
 using detail::MemoryPool;
-
 /// Returns the pool of a GPU. Throws Error in a build without CUDA.
 MemoryPool& gpu_pool(int device);
 

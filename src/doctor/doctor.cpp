@@ -14,7 +14,6 @@
 #include "lockstep/core/log.h"
 #include "lockstep/core/process.h"
 #include "lockstep/core/text.h"
-#include "lockstep/core/thread_pool.h"
 #include "lockstep/core/version.h"
 #include "lockstep/net/addresses.h"
 #include "lockstep/net/socket.h"

@@ -14,7 +14,6 @@
 #include "lockstep/core/gpu.h"
 #include "lockstep/core/process.h"
 #include "lockstep/core/text.h"
-#include "lockstep/core/thread_pool.h"
 #include "lockstep/doctor/doctor.h"
 #include "lockstep/net/addresses.h"
 #include "lockstep/net/socket.h"

@@ -9,7 +9,6 @@
 #include "lockstep/core/file.h"
 #include "lockstep/core/process.h"
 #include "lockstep/core/text.h"
-#include "lockstep/core/thread_pool.h"
 #include "lockstep/doctor/doctor.h"
 
 namespace lockstep {

@@ -18,7 +18,6 @@
 #include "lockstep/core/process.h"
 #include "lockstep/core/terminal.h"
 #include "lockstep/core/text.h"
-#include "lockstep/core/thread_pool.h"
 #include "lockstep/core/version.h"
 #include "lockstep/net/addresses.h"
 

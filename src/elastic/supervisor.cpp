@@ -11,7 +11,6 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/file.h"
 #include "lockstep/core/log.h"
-#include "lockstep/core/thread_pool.h"
 #include "lockstep/elastic/launchers.h"
 #include "lockstep/elastic/nodes.h"
 #include "lockstep/net/socket.h"

@@ -17,8 +17,7 @@ Writer load_writer(const std::string& address, const World& world, DType precisi
     writer.tokenizer = tokenizer_of(source);
     require(writer.tokenizer != nullptr, address,
             " has no vocabulary: it is neither a snapshot of a model that was trained on text, nor a folder "
-            "with a "
-            "tokenizer.json");
+            "with a tokenizer.json");
     require(writer.tokenizer->vocabulary_size() <= source.description().options.vocab_size, address,
             " has a tokenizer with ", writer.tokenizer->vocabulary_size(), " tokens, but a model with only ",
             source.description().options.vocab_size);

@@ -12,8 +12,8 @@
 namespace lockstep {
 
 /// Loads a model on each rank, to compute in this precision. It is that of a run or snapshot of train_gpt, or
-/// of a Hugging Face folder: a path or an address (s3://, https://). All ranks call it. Throws UserError that
-/// names what is missing or damaged.
+/// of a Hugging Face folder: a path or an address (s3://, https://). All ranks call it. Throws UserError
+/// naming the missing or damaged file.
 std::unique_ptr<LanguageModel> load_model(const std::string& address, const World& world = World::alone(),
                                           DType precision = DType::f32);
 

@@ -10,7 +10,6 @@
 #include "lockstep/core/log.h"
 #include "lockstep/core/process.h"
 #include "lockstep/core/text.h"
-#include "lockstep/core/thread_pool.h"
 #include "lockstep/core/version.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/job/load_job.h"

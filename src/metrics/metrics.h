@@ -8,7 +8,7 @@
 #include <string>
 
 #include "lockstep/core/descriptor.h"
-#include "lockstep/kernels/grad_scale.h"
+#include "lockstep/kernels/grad_scale_state.h"
 
 namespace lockstep {
 

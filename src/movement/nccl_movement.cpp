@@ -9,7 +9,7 @@
 #include "lockstep/core/graph.h"
 #include "lockstep/core/stream.h"
 #include "lockstep/kernels/elementwise.h"
-#include "lockstep/kernels/update_grad_scale.h"
+#include "lockstep/kernels/grad_scale.h"
 #include "lockstep/movement/movement.h"
 
 namespace lockstep {

@@ -6,7 +6,7 @@
 
 #include "lockstep/kernels/arithmetic.h"
 #include "lockstep/kernels/elementwise.h"
-#include "lockstep/kernels/update_grad_scale.h"
+#include "lockstep/kernels/grad_scale.h"
 #include "lockstep/tensor/autograd.h"
 #include "lockstep/tensor/create.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "lockstep/kernels/grad_scale.h"
+#include "lockstep/kernels/grad_scale_state.h"
 #include "lockstep/parameters/gradient_norm.h"
 #include "lockstep/parameters/optimizer.h"
 

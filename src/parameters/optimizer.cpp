@@ -9,8 +9,8 @@
 #include "lockstep/kernels/adamw.h"
 #include "lockstep/kernels/convert.h"
 #include "lockstep/kernels/elementwise.h"
+#include "lockstep/kernels/grad_scale.h"
 #include "lockstep/kernels/sgd.h"
-#include "lockstep/kernels/update_grad_scale.h"
 #include "lockstep/parameters/host_update.h"
 #include "lockstep/tensor/create.h"
 

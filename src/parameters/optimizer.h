@@ -128,7 +128,7 @@ class AdamW : public Optimizer {
              float gradient_scale) override;
 
   Options options_;
-  Tensor schedule_;  ///< what prepare() changes, if updates read it from memory; else empty
+  Tensor schedule_;  ///< numbers of a step in GPU memory, which prepare() writes; else empty
 };
 
 /// SGD with PyTorch's momentum: velocity = momentum * velocity + gradient. Steps are not recorded as graphs.

@@ -19,7 +19,6 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/process.h"
 #include "lockstep/core/text.h"
-#include "lockstep/core/thread_pool.h"
 #include "lockstep/hosting/host_messages.h"
 #include "lockstep/net/channel.h"
 #include "lockstep/pmix/pmix_server.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lockstep/comm/world.h"
-#include "lockstep/kernels/grad_scale.h"
+#include "lockstep/kernels/grad_scale_state.h"
 #include "lockstep/parameters/placed_tensors.h"
 #include "lockstep/snapshot/snapshot_files.h"
 #include "lockstep/store/object_store.h"

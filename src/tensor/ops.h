@@ -173,8 +173,8 @@ Tensor causal_attention(const Tensor& q, const Tensor& k, const Tensor& v, const
                         double dropout = 0.0, const RandomKey& key = {});
 
 /// Keys and values of texts that cached_attention() has read. Keys are in panels of 16 tokens: [texts, key
-/// heads, tokens / 16, size * 16]. Values are [texts, key heads, tokens, size], rounded up to multiples
-/// of 16.
+/// heads, tokens / 16, size * 16]. Values are [texts, key heads, tokens, size]. Numbers of tokens and the
+/// size of values are rounded up to multiples of 16.
 struct AttentionCache {
   Tensor keys, values;
 };

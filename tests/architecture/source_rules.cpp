@@ -119,8 +119,7 @@ std::string joined(const std::set<std::string>& words) {
   return text.empty() ? "nothing" : text;
 }
 
-/// Returns true for a header that a user of the library may include. The header with CUDA types is not
-/// installed.
+/// Returns true for a header of src/, except the one with CUDA types. Public headers may lead to all of them.
 bool is_public_header(const SourceFile& file) {
   return file.path.starts_with("src/") && (file.path.ends_with(".h") || file.path.ends_with(".hpp")) &&
          file.path != std::string("src/") + private_header;

@@ -13,7 +13,6 @@
 #include "lockstep/comm/mpi_communicator.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/process.h"
-#include "lockstep/core/thread_pool.h"
 
 namespace lockstep {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "lockstep/kernels/update_grad_scale.h"
+#include "lockstep/kernels/grad_scale.h"
 #include "lockstep/movement/movement.h"
 #include "lockstep/tensor/create.h"
 

@@ -7,7 +7,6 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/process.h"
-#include "lockstep/core/thread_pool.h"
 
 namespace lockstep {
 namespace {

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "lockstep/kernels/adamw.h"
-#include "lockstep/kernels/update_grad_scale.h"
+#include "lockstep/kernels/grad_scale.h"
 #include "lockstep/parameters/optimizer.h"
 #include "lockstep/tensor/ops.h"
 #include "support/golden.h"

@@ -9,7 +9,6 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/process.h"
-#include "lockstep/core/thread_pool.h"
 #include "lockstep/tensor/operators.h"
 #include "tests/support/config_support.h"
 #include "tests/support/tiny_training.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/kernels/grad_scale.h"
+
 #include <cmath>
 #include <cstring>
-
-#include "lockstep/kernels/update_grad_scale.h"
 
 namespace lockstep {
 

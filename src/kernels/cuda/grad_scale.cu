@@ -7,7 +7,7 @@
 
 #include "lockstep/kernels/cuda/device/intrinsics.cuh"
 #include "lockstep/kernels/cuda/device/launch.cuh"
-#include "lockstep/kernels/update_grad_scale.h"
+#include "lockstep/kernels/grad_scale.h"
 
 namespace lockstep {
 namespace {

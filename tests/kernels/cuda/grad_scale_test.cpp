@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/kernels/grad_scale.h"
+
 #include "kernels/cuda/on_gpu.h"
 #include "lockstep/kernels/adamw.h"
 #include "lockstep/kernels/sum.h"
-#include "lockstep/kernels/update_grad_scale.h"
 
 namespace lockstep::testing {
 namespace {

@@ -3,8 +3,8 @@
 #include "lockstep/core/error.h"
 #include "lockstep/kernels/adamw.h"
 #include "lockstep/kernels/elementwise.h"
+#include "lockstep/kernels/grad_scale.h"
 #include "lockstep/kernels/sgd.h"
-#include "lockstep/kernels/update_grad_scale.h"
 
 namespace lockstep::predicted {
 namespace {
