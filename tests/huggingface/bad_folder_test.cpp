@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "lockstep/comm/local_communicator.h"
+#include "lockstep/dist/parameters_hash.h"
 #include "lockstep/huggingface/model_layout.h"
 #include "lockstep/huggingface/source_model.h"
 #include "lockstep/huggingface/writer.h"
@@ -277,8 +279,20 @@ TEST_F(BadFolder, ATokenizerBesideGoesAlongAndWrites) {
   const Writer writer = load_writer(path_of("half"));
   EXPECT_EQ(writer.model->context_length(), 16);
   EXPECT_EQ(write_text(*writer.model, *writer.tokenizer, "abc", {.tokens = 3}).size(), 6u);
+  const uint64_t hash = parameters_hash(writer.model->parameters());
+  run_ranks(2, [&](Communicator& communicator) {
+    const World world(communicator.shared_from_this());
+    const Writer each = load_writer(path_of("half"), world, DType::bf16);
+    EXPECT_EQ(parameters_hash(each.model->parameters()), hash) << "precision changes only the copies";
+    EXPECT_EQ(each.model->parameters()[0].tensor.compute_dtype(), DType::bf16);
+    EXPECT_EQ(each.tokenizer != nullptr, world.is_first());
+  });
   write("tokenizer.json", "{}");
   expect_contains(user_error([&] { load_writer(folder()); }), {"tokenizer.json"});
+  run_ranks(2, [&](Communicator& communicator) {
+    const World world(communicator.shared_from_this());
+    expect_contains(user_error([&] { load_writer(folder(), world); }), {"tokenizer.json"});
+  });
 }
 
 /// A web address may be https too. One server supports ranges and one does not.
