@@ -6,7 +6,7 @@ set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 
 # The rooms of lockstep.h and those that they need. The programs alone use the others.
 set(rooms core json unicode program comm config store kernels tensor parameters nn models movement dist data tokenizer writing
-  metrics snapshot language huggingface job train plan)
+  events metrics snapshot language huggingface job train plan)
 list(TRANSFORM rooms PREPEND lockstep_ OUTPUT_VARIABLE libraries)
 install(TARGETS ${libraries} EXPORT lockstep ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 install(EXPORT lockstep NAMESPACE lockstep:: FILE lockstepTargets.cmake
