@@ -210,6 +210,13 @@ std::vector<std::string> differences(const Settings& there, const Settings& here
   return all;
 }
 
+std::string semantic_lines(const Settings& settings) {
+  std::string lines;
+  for (const Key& key : settings.keys().keys())
+    if (key.key_class == KeyClass::semantic) lines += concat(key.name, " = ", settings[key.name], "\n");
+  return lines;
+}
+
 std::string agreement_lines(const Settings& settings) {
   std::string lines;
   for (const Key& key : settings.keys().keys())

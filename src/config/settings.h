@@ -67,6 +67,9 @@ SettingLayer inherited_values(const Settings& here, const Settings& there);
 /// Returns the semantic keys whose values differ: "train.seed = 5 there, 7 here". Open keys do not differ.
 std::vector<std::string> differences(const Settings& there, const Settings& here);
 
+/// Returns the lines "key = value" of the keys that fix a run's bits.
+std::string semantic_lines(const Settings& settings);
+
 /// Returns the lines "key = value" of the keys in which all ranks must agree.
 std::string agreement_lines(const Settings& settings);
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -11,7 +10,6 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,17 +22,12 @@
 #include "lockstep/core/log.h"
 #include "lockstep/core/text.h"
 #include "lockstep/json/json_field.h"
+#include "lockstep/metrics/chain.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-/// Returns the bits in hexadecimal. Every NaN becomes quiet_NaN(): processors give NaNs different signs.
-std::string bits_of(float value) {
-  const float named = std::isnan(value) ? std::numeric_limits<float>::quiet_NaN() : value;
-  return hash_text(std::bit_cast<uint32_t>(named)).substr(8);
-}
 
 /// Returns the double with the float's shortest text: 4.17 instead of 4.170000076293945.
 double printable(float value) {
@@ -58,7 +51,7 @@ std::optional<int64_t> step_of(const Json& line) {
 /// Adds a loss as a double, and its bits as an fp32 number.
 void add_validation(Json& line, double loss) {
   line["val_loss"] = loss;
-  line["val_loss_bits"] = bits_of(static_cast<float>(loss));
+  line["val_loss_bits"] = RunChain::bits_text(static_cast<float>(loss));
 }
 
 constexpr int64_t tail_bytes = 65536;
@@ -161,7 +154,7 @@ std::string to_json(const StepMetrics& metrics) {
       {"epoch", metrics.epoch},
       {"time", rounded(metrics.unix_seconds, 1000)},
       {"loss", printable(metrics.loss)},
-      {"loss_bits", bits_of(metrics.loss)},
+      {"loss_bits", RunChain::bits_text(metrics.loss)},
       {"lr", metrics.learning_rate},
       {"grad_norm", metrics.gradient_norm},
       {"tokens_per_s", rounded(metrics.tokens_per_second, 10)},

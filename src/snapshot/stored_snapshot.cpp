@@ -66,6 +66,22 @@ std::map<std::string, std::string> artifacts_of(const Field& json) {
   return artifacts;
 }
 
+Json json_of(const RunChain& chain) {
+  Json json = {{"link", chain.link}, {"origins", Json::array()}};
+  for (const auto& [step, build, scope] : chain.origins)
+    json["origins"].push_back({{"step", step}, {"build", build}, {"scope", scope}});
+  return json;
+}
+
+RunChain chain_of(const Field& json) {
+  if (json.is_null()) return {};
+  RunChain chain{.link = json["link"].text()};
+  for (const Field& origin : json["origins"].elements())
+    chain.origins.push_back(
+        {origin["step"].whole<int64_t>(0), origin["build"].text(), origin["scope"].text()});
+  return chain;
+}
+
 /// Returns the fields of a snapshot, without its files.
 Json json_of(const Snapshot& snapshot) {
   Json state = {{"format", snapshot_format},
@@ -78,7 +94,8 @@ Json json_of(const Snapshot& snapshot) {
                 {"configuration", snapshot.configuration},
                 {"artifacts", snapshot.artifacts},
                 {"matmul_plans", snapshot.matmul_plans},
-                {"scope", snapshot.scope}};
+                {"scope", snapshot.scope},
+                {"chain", json_of(snapshot.chain)}};
   if (snapshot.best_validation_loss) state["best_validation_loss"] = *snapshot.best_validation_loss;
   if (const auto& scaler = snapshot.grad_scale)
     state["grad_scaler"] = {{"scale", scaler->scale},
@@ -154,7 +171,8 @@ void StoredSnapshot::parse() {
               .configuration = state["configuration"].text(),
               .artifacts = artifacts_of(state["artifacts"]),
               .matmul_plans = state["matmul_plans"].text(),
-              .scope = state.has("scope") ? state["scope"].text() : ""};
+              .scope = state.has("scope") ? state["scope"].text() : "",
+              .chain = chain_of(state["chain"])};
     for (const auto& [file, fields] : state["files"].members()) {
       fields.require_is(file.find('/') == std::string::npos, "a file of the snapshot's own folder");
       FileChecksums& checksums = checksums_[file];

@@ -12,6 +12,7 @@
 
 #include "lockstep/comm/world.h"
 #include "lockstep/kernels/grad_scale_state.h"
+#include "lockstep/metrics/chain.h"
 #include "lockstep/parameters/placed_tensors.h"
 #include "lockstep/snapshot/snapshot_files.h"
 #include "lockstep/store/object_store.h"
@@ -40,6 +41,7 @@ struct Snapshot {
   std::map<std::string, std::string> artifacts;  ///< other texts that the model needs (its vocabulary)
   std::string matmul_plans;                      ///< plans of matmuls on a GPU (export_matmul_plans)
   std::string scope = {};  ///< scope of the bits (train/run_log.h); empty if the program did not record it
+  RunChain chain = {};     ///< up to `step`
 
   bool operator==(const Snapshot&) const = default;
 };

@@ -14,10 +14,13 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/hash.h"
 #include "lockstep/core/log.h"
+#include "lockstep/events/events.h"
 #include "lockstep/job/load_job.h"
 #include "lockstep/kernels/matmul_plans.h"
+#include "lockstep/metrics/chain.h"
 #include "lockstep/metrics/metrics.h"
 #include "lockstep/parameters/learning_rate.h"
+#include "lockstep/program/build.h"
 #include "lockstep/program/signals.h"
 #include "lockstep/train/evaluation.h"
 #include "lockstep/train/parameter_check.h"
@@ -70,13 +73,15 @@ class Run {
   /// Sets everything but the tensors to the state of the snapshot that is loaded, if there is one.
   void begin() {
     const Snapshot* found = parts_.folder.snapshot();  // an older one than before, if that was damaged
-    if (found && parts_.world.is_first()) compare_scope(*found, scope_of_bits(parts_.job, parts_.world));
+    if (found && parts_.world.is_first()) compare_scope(*found, scope_);
     snapshots_.emplace(parts_.job, parts_.world, parts_.folder, tensors_, parts_.task.layout(),
                        [this] { output_.metrics->sync(); });
     if (found != nullptr || parts_.task.load_initial_values(parts_.world, tensors_)) {
       parts_.space.values.allow_zeros();
       engine_.data_parallel.values.refresh_copies();
     }
+    chain_ = found ? found->chain : start_of_chain(parts_.job, facts_.artifacts);
+    chain_.enter({.step = found ? found->step : 0, .build = build_text(), .scope = scope_});
     if (found == nullptr) return;
     engine_.optimizer->set_steps_taken(found->optimizer_steps);
     if (engine_.scaler && found->grad_scale) engine_.scaler->set_state(*found->grad_scale);
@@ -96,6 +101,12 @@ class Run {
         4 * (parts_.space.layout.elements() + states * parts_.space.layout.trainable_elements());
     snapshots_->describe(bytes, parts_.task.validation_data() != nullptr);
     write_fingerprint(request_of(parts_.job, facts_.artifacts));
+    append_event(parts_.job.log.dir, "start", at_.first,
+                 {{"program", program_path()},
+                  {"build", build_text()},
+                  {"scope", scope_},
+                  {"ranks", concat(parts_.world.size())},
+                  {"replicas", concat(parts_.job.dist.replicas)}});
     open_metrics();
   }
 
@@ -160,6 +171,7 @@ class Run {
     if (is_kept) log_memory(parts_.world, parts_.planned_bytes);
     if (!parts_.world.is_first() || !is_kept) return is_kept ? 0 : 1;
     parts_.folder.check_recently();
+    append_event(parts_.job.log.dir, "end", at_.total, {{"parameters_hash", hash_text(hash_value)}});
     const bool is_recorded = output_.metrics->finish(
         hash_value, validations_.early_stopping.is_over() ? parts_.job.validation.patience : 0);
     log_end(parts_.job, facts_, at_.total, hash_text(hash_value), parts_.job.snapshot_place(),
@@ -175,6 +187,7 @@ class Run {
     const NoTimeout no_timeout(parts_.world.communicator());
     const bool is_everybodys = parts_.world.communicator().broadcast_value(is_saved, 0);
     if (!parts_.world.is_first()) return is_everybodys ? exit_stopped : 1;
+    append_event(parts_.job.log.dir, "stop", at_.last);
     log_stop(parts_.job, at_.last, validations_.is_pending, is_saved);
     return is_saved ? exit_stopped : 1;
   }
@@ -266,6 +279,7 @@ class Run {
       output_.print(concat("step ", at_.last, " was skipped: gradients times the loss scale do not fit ",
                            "fp16; the scale is ", result.grad_scale->scale, " now"));
     metrics.loss = result.loss;
+    chain_.add(metrics.step, result.loss);
     metrics.gradient_norm = result.gradient_norm;
     metrics.grad_scale = result.grad_scale;
     metrics.exposed_communication_ms = engine_.data_parallel.summary.exposed_seconds() * 1e3;
@@ -339,7 +353,8 @@ class Run {
             .configuration = to_ini(parts_.job),
             .artifacts = facts_.artifacts,
             .matmul_plans = export_matmul_plans(),
-            .scope = scope_of_bits(parts_.job, parts_.world)};
+            .scope = scope_,
+            .chain = chain_};
   }
 
   bool validates(int64_t step) const {
@@ -353,12 +368,14 @@ class Run {
 
   const RunParts parts_;
   const TaskFacts facts_;
+  const std::string scope_ = scope_of_bits(parts_.job, parts_.world);
   TrainingEngine engine_;
   Loader loader_;
   StepRunner runner_;
   SpaceTensors tensors_;
   std::function<double(int64_t)> learning_rate_;  ///< takes the index of a step
   ParameterCheck parameter_check_;
+  RunChain chain_;  ///< up to at_.last
   RunPosition at_;
   RunRequests requests_;
   RunValidations validations_;

@@ -15,6 +15,7 @@
 #include "lockstep/core/memory.h"
 #include "lockstep/core/text.h"
 #include "lockstep/core/version.h"
+#include "lockstep/job/keys.h"
 #include "lockstep/kernels/matmul_plans.h"
 #include "lockstep/kernels/processor.h"
 
@@ -55,6 +56,10 @@ std::string scope_of_bits(const Job& job, const World& world) {
                                ? concat(", native sums of ", counted(world.size(), "rank"))
                                : "";
   return concat(device, ", arithmetic ", arithmetic_version, sums);
+}
+
+RunChain start_of_chain(const Job& job, const Artifacts& artifacts) {
+  return RunChain::begin(semantic_lines(job_keys().settings_of(job)), hash_lines(artifacts));
 }
 
 void compare_scope(const Snapshot& snapshot, const std::string& here) {

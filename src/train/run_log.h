@@ -7,6 +7,8 @@
 #include "lockstep/comm/world.h"
 #include "lockstep/dist/data_parallel.h"
 #include "lockstep/job/job.h"
+#include "lockstep/metrics/chain.h"
+#include "lockstep/snapshot/found_run.h"
 #include "lockstep/snapshot/stored_snapshot.h"
 #include "lockstep/train/run.h"
 #include "lockstep/train/task.h"
@@ -18,6 +20,9 @@ namespace lockstep {
 /// and AMX if that multiplies. The number of ranks counts if MPI or NCCL adds. `train.device` and `train.amx`
 /// must be in effect.
 std::string scope_of_bits(const Job& job, const World& world);
+
+/// Returns the chain of hashes of a run before its first step.
+RunChain start_of_chain(const Job& job, const Artifacts& artifacts);
 
 /// Logs a warning if `snapshot` was written in a scope other than `here`, the scope of the run that resumes.
 void compare_scope(const Snapshot& snapshot, const std::string& here);

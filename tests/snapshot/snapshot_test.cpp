@@ -19,14 +19,16 @@ namespace {
 namespace fs = std::filesystem;
 
 Snapshot example(int64_t step) {
-  return {.step = step,
-          .optimizer_steps = step - 1,
-          .is_finished = false,
-          .best_validation_loss = 0.1 + static_cast<double>(step),
-          .configuration = "[train]\nsteps = 10\n",
-          .artifacts = {{"vocabulary", "\n aé"}},
-          .matmul_plans = "a GPU\na plan\n",
-          .scope = "a GPU, arithmetic 7"};
+  return {
+      .step = step,
+      .optimizer_steps = step - 1,
+      .is_finished = false,
+      .best_validation_loss = 0.1 + static_cast<double>(step),
+      .configuration = "[train]\nsteps = 10\n",
+      .artifacts = {{"vocabulary", "\n aé"}},
+      .matmul_plans = "a GPU\na plan\n",
+      .scope = "a GPU, arithmetic 7",
+      .chain = {.link = "0123456789abcdef", .origins = {{0, "a build", "a GPU"}, {2, "another", "a CPU"}}}};
 }
 
 /// Writes a snapshot by one rank. Its numbers begin at the step.
@@ -50,6 +52,7 @@ void expect_equal(const LoadedSnapshot& a, const Snapshot& b) {
   EXPECT_EQ(a.artifacts, b.artifacts);
   EXPECT_EQ(a.matmul_plans, b.matmul_plans);
   EXPECT_EQ(a.scope, b.scope);
+  EXPECT_EQ(a.chain, b.chain);
   ASSERT_EQ(a.model.size(), 2u);
   ASSERT_EQ(a.optimizer.size(), 2u);
   EXPECT_EQ(a.model[1].name, "b.weight");
