@@ -10,6 +10,7 @@
 #include "lockstep/kernels/arithmetic.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/tensor/create.h"
+#include "lockstep/tensor/operation_observer.h"
 #include "lockstep/tensor/tensor_state.h"
 
 namespace lockstep {
@@ -175,6 +176,8 @@ class detail::Walk {
     expect(static_cast<bool>(gradient), node.op, " returned no gradient for input ", i);
     expect(gradient.shape() == input->shape, node.op, ": gradient ", i, " is ", gradient.shape(),
            ", its input is ", input->shape);
+    if (OperationObserver* const observer = OperationObserver::current())
+      observer->differentiated(node.op, gradient, i, node.input_ids());
     if (input->leaf) {
       if (input->space) input->space->gradients_are_scaled = static_cast<bool>(scale_);
       receive(input, std::move(gradient));
@@ -304,6 +307,7 @@ std::optional<double> GradientContext::starting_gradient() const {
 }
 
 Tensor record(const char* op, const Tensor& y, std::vector<Tensor> inputs, GradientFunction gradient) {
+  observe_result(op, y, inputs);
   if (!is_recorded(inputs)) return y;
   auto node = std::make_shared<GradientNode>();
   node->op = op;
@@ -349,12 +353,6 @@ Tensor Tape::bias_of(const Tensor& y) {
 bool is_recorded(const std::vector<Tensor>& inputs) {
   return recording &&
          std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) { return x.requires_grad(); });
-}
-
-LeafGradient& leaf_gradient(const Tensor& leaf) {
-  expect(Tape::state(leaf) != nullptr && Tape::state(leaf)->leaf != nullptr,
-         "the tensor is not a leaf that requires a gradient");
-  return *Tape::state(leaf)->leaf;
 }
 
 namespace {

@@ -204,4 +204,10 @@ DType Tensor::compute_dtype() const {
   return state_ && state_->space ? state_->space->compute_dtype() : dtype();
 }
 
+LeafGradient& leaf_gradient(const Tensor& leaf) {
+  expect(Tape::state(leaf) != nullptr && Tape::state(leaf)->leaf != nullptr,
+         "the tensor is not a leaf that requires a gradient");
+  return *Tape::state(leaf)->leaf;
+}
+
 }  // namespace lockstep

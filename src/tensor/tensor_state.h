@@ -22,6 +22,12 @@ struct GradientNode {
   std::optional<size_t> bias_input = {};  ///< input whose gradient is the column sums of output_gradient
   Tensor column_sum = {};  ///< these sums, if the operation that computed output_gradient has them
 
+  /// Returns the id() of each input, or null.
+  std::vector<const void*> input_ids() const {
+    std::vector<const void*> ids;
+    for (const auto& input : inputs) ids.push_back(input.get());
+    return ids;
+  }
   /// Frees the data that the operation has saved.
   void clear() {
     gradient = nullptr;

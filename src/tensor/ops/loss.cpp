@@ -6,6 +6,7 @@
 #include "lockstep/kernels/matmul.h"
 #include "lockstep/kernels/sum.h"
 #include "lockstep/tensor/create.h"
+#include "lockstep/tensor/operation_observer.h"
 #include "lockstep/tensor/ops.h"
 
 namespace lockstep {
@@ -44,7 +45,10 @@ Tensor inverse_of(const Tensor& given, const Tensor& targets, int32_t ignore_ind
 }
 
 /// Returns the loss: the sum of the rows' losses, times `inverse`.
-Tensor mean_of(const Tensor& losses, const Tensor& inverse) { return multiply(sum_of(losses), inverse); }
+Tensor mean_of(const Tensor& losses, const Tensor& inverse) {
+  observe_result(losses_of_rows, losses);
+  return multiply(sum_of(losses), inverse);
+}
 
 /// Returns the factor of the rows' gradients before they are rounded: `inverse`, times the loss scale if
 /// there is one.
