@@ -2,11 +2,8 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/version.h"
 #include "lockstep/job/load_job.h"
-#include "lockstep/nn/layers.h"
-#include "lockstep/nn/module.h"
-#include "lockstep/parameters/optimizer.h"
 #include "lockstep/program/command_line.h"
-#include "lockstep/tensor/ops.h"
+#include "lockstep/replay/mlp_task.h"
 #include "lockstep/train/trainer.h"
 
 using namespace lockstep;
@@ -40,44 +37,6 @@ const SettingLayer defaults = {{"train.epochs", "50"},          {"train.batch_si
                                {"train.learning_rate", "1e-2"}, {"train.min_lr", "1e-2"},
                                {"train.weight_decay", "0"},     {"train.grad_clip", "0"},
                                {"log.dir", "runs/train_mlp"}};
-
-/// The tutorials' model and data.
-class MlpTask final : public TrainingTask {
- public:
-  MlpTask(const Job& job, int ranks) : job_(job), ranks_(ranks) {}
-
-  std::vector<NamedTensor> parameters() const override { return model_.parameters(); }
-  std::shared_ptr<const Dataset> training_data() const override { return data_; }
-  Tensor loss(const Tensor& inputs, const Tensor& targets, const Context& /*context*/) const override {
-    return mean_squared_error(model_(inputs), targets);
-  }
-  std::unique_ptr<Optimizer> make_optimizer(ParameterSpace& space) const override {
-    return std::make_unique<Sgd>(space, Sgd::Options{.weight_decay = job_.optimizer.weight_decay});
-  }
-  TaskFacts facts() const override {
-    return {.description =
-                concat("data: ", data_->size(), " random samples of 20 numbers\nmodel: Linear(20, 1), ",
-                       count_parameters(parameters()), " parameters"),
-            .flops_per_token = 6.0 * 20,
-            .names_epochs = true};
-  }
-  std::string epoch_text(int64_t first, int64_t last, int64_t batch_size, int64_t steps) const override {
-    const std::string device = job_.on_gpu() ? "[GPU" : "[CPU";
-    const std::string where = concat(" | Batchsize: ", batch_size, " | Steps: ", steps, "\n");
-    const std::string others = ranks_ > 1 ? concat("-", ranks_ - 1) : "";
-    if (first < last) return concat(device, 0, others, "] Epochs ", first, "-", last, where);
-    std::string lines;
-    for (int rank = 0; rank < ranks_; ++rank) lines += concat(device, rank, "] Epoch ", first, where);
-    return lines;
-  }
-
- private:
-  const Job& job_;
-  int ranks_;
-  std::shared_ptr<const SyntheticRegression> data_ =
-      std::make_shared<SyntheticRegression>(2048, 20, job_.seed());
-  Mlp model_{{20, 1}};
-};
 
 }  // namespace
 

@@ -11,6 +11,8 @@
 #include <set>
 #include <stdexcept>
 
+#include "architecture/rooms.h"
+
 namespace lockstep::architecture {
 namespace {
 
@@ -18,50 +20,6 @@ namespace fs = std::filesystem;
 
 constexpr size_t most_lines = 400;
 constexpr size_t most_lines_of_room = 3000;
-
-/// The rooms whose headers each room may include, besides its own.
-const std::map<std::string, std::set<std::string>> rooms = {
-    {"core", {}},
-    {"json", {"core"}},
-    {"unicode", {"core", "json"}},
-    {"events", {"core", "json"}},
-    {"program", {"core"}},
-    {"comm", {"core", "program"}},
-    {"config", {"core", "json"}},
-    {"kernels", {"core"}},
-    {"tensor", {"core", "json", "kernels"}},
-    {"parameters", {"core", "config", "kernels", "tensor"}},
-    {"nn", {"core", "kernels", "tensor", "parameters"}},
-    {"models", {"core", "json", "config", "kernels", "tensor", "parameters", "nn"}},
-    {"movement", {"core", "comm", "kernels", "tensor", "parameters"}},
-    {"dist", {"core", "comm", "config", "kernels", "tensor", "parameters", "movement", "data"}},
-    {"store", {"core", "json", "program"}},
-    {"net", {"core"}},
-    {"tokenizer", {"core", "json", "unicode"}},
-    {"writing", {"core", "json", "comm", "kernels", "tensor", "nn", "data", "tokenizer"}},
-    {"data", {"core", "json", "unicode", "program", "kernels", "tensor", "tokenizer"}},
-    {"metrics", {"core", "json", "kernels"}},
-    {"snapshot",
-     {"core", "json", "comm", "config", "store", "metrics", "kernels", "tensor", "parameters", "nn", "dist"}},
-    {"huggingface",
-     {"core", "json", "comm", "config", "store", "kernels", "tensor", "parameters", "nn", "models",
-      "snapshot", "language", "tokenizer"}},
-    {"language", {"core", "comm", "config", "store", "data", "snapshot", "tokenizer"}},
-    {"job",
-     {"core", "comm", "config", "kernels", "tensor", "parameters", "nn", "models", "dist", "data", "snapshot",
-      "language"}},
-    {"train", {"core",    "program",    "comm",     "huggingface", "config",   "store",  "kernels",
-               "tensor",  "parameters", "nn",       "models",      "dist",     "data",   "job",
-               "metrics", "events",     "snapshot", "tokenizer",   "language", "writing"}},
-    {"plan",
-     {"core", "comm", "config", "kernels", "tensor", "parameters", "nn", "models", "movement", "dist", "data",
-      "job", "train"}},
-    {"doctor", {"core", "comm", "config", "store", "net", "job", "train"}},
-    {"hosting", {"core", "json", "net"}},
-    {"elastic", {"core", "json", "events", "program", "comm", "net", "hosting"}},
-    {"pmix", {"core", "program", "comm", "net", "hosting"}},
-    {"keeper", {"core", "json", "events", "program", "comm", "net", "hosting", "elastic"}},
-};
 
 struct Library {
   const char* name;
@@ -76,8 +34,8 @@ const std::vector<Library> libraries = {
     {"nlohmann-json",
      "nlohmann/.*",
      {"src/json/", "src/store/", "src/tensor/safetensors.cpp", "src/tokenizer/", "src/data/", "src/metrics/",
-      "src/snapshot/", "src/models/", "src/huggingface/", "src/doctor/", "src/events/", "src/elastic/",
-      "src/hosting/", "src/writing/", "apps/", "bench/", "tests/"}},
+      "src/snapshot/", "src/replay/", "src/models/", "src/huggingface/", "src/doctor/", "src/events/",
+      "src/elastic/", "src/hosting/", "src/writing/", "apps/", "bench/", "tests/"}},
     {"CLI11", "CLI/.*", {"src/program/command_line.cpp", "src/elastic/launch_options.cpp"}},
     {"libcurl", "curl/.*", {"src/store/"}},
     {"pugixml", "pugixml\\.hpp", {"src/store/"}},

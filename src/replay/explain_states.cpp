@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <set>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/hash.h"
+#include "lockstep/core/text.h"
+#include "lockstep/metrics/chain.h"
+#include "lockstep/replay/explain_parts.h"
+#include "lockstep/replay/replay_step.h"
+#include "lockstep/replay/replayed_run.h"
+#include "lockstep/replay/tensor_difference.h"
+
+namespace lockstep {
+namespace {
+
+/// Returns whether a step that was computed has the bits of its line. A line that is missing has no bits.
+bool is_reproduced(const RecordedRun& run, const ReplayedStep& step) {
+  const RecordedStep* const recorded = run.step(step.step);
+  return recorded == nullptr || (recorded->loss_bits == step.loss_bits() &&
+                                 same_number(recorded->gradient_norm, step.result.gradient_norm));
+}
+
+/// Returns whether the values after the steps that are done have the validation loss and the hash of the
+/// record, as far as that has them.
+bool has_recorded_values(const RecordedRun& run, ReplayedRun& replayed) {
+  const RecordedStep* const recorded = run.step(replayed.steps_done());
+  if (recorded != nullptr && !recorded->validation_bits.empty() &&
+      RunChain::bits_text(static_cast<float>(replayed.validate())) != recorded->validation_bits)
+    return false;
+  const bool is_end = replayed.steps_done() == run.last_step() && !run.parameters_hash.empty();
+  return !is_end || hash_text(replayed.hash()) == run.parameters_hash;
+}
+
+/// Returns the snapshot of exactly this step, if the run has it.
+std::optional<StoredSnapshot> snapshot_of(const RecordedRun& run, int64_t step) {
+  auto found = run.snapshot_before(step);
+  return found && found->state().step == step ? std::move(found) : std::nullopt;
+}
+
+/// Compares the state of computed steps with a snapshot of a run.
+std::optional<TensorDifference> difference_from(const ComparedRuns& runs, const ReplayedRun& computed,
+                                                const RecordedRun& run, const StoredSnapshot& snapshot) {
+  ReplayedRun stored(run, runs.tasks, runs.world);
+  stored.load(snapshot);
+  return first_difference(computed.tensors(), stored.tensors());
+}
+
+DifferencePlace place_of(const TensorDifference& difference, int64_t step) {
+  return {.step = step,
+          .direction = "",
+          .operation = "",
+          .parameter = difference.tensor,
+          .element = difference.element,
+          .a = difference.a,
+          .b = difference.b};
+}
+
+}  // namespace
+
+Reproduction reproduce(const RecordedRun& run, const RunTasks& tasks, const World& world, int64_t last) {
+  ReplayedRun replayed(run, tasks, world);
+  replayed.load(last - 1);
+  Reproduction result{.began_at = replayed.steps_done()};
+  while (result.failed_step == 0 && replayed.steps_done() < last)
+    if (const ReplayedStep step = replayed.next(); !is_reproduced(run, step)) result.failed_step = step.step;
+  if (result.failed_step == 0 && !has_recorded_values(run, replayed)) result.failed_step = last;
+  return result;
+}
+
+bool find_wrong_snapshot(const ComparedRuns& runs, int64_t last, Explanation& explanation) {
+  std::set<int64_t> steps;
+  for (const RecordedRun* run : {&runs.a, &runs.b})
+    for (const int64_t step : run->snapshot_steps())
+      if (step <= last) steps.insert(step);
+  ReplayedRun computed(runs.a, runs.tasks, runs.world);
+  computed.begin();
+  for (const int64_t step : steps) {
+    go_to(computed, step);
+    for (const auto& [run, name] : {std::pair(&runs.a, "A"), std::pair(&runs.b, "B")}) {
+      const auto snapshot = snapshot_of(*run, step);
+      if (!snapshot) continue;
+      const auto difference = difference_from(runs, computed, *run, *snapshot);
+      if (!difference) continue;
+      explanation.cause = "snapshot";
+      explanation.run = name;
+      explanation.place = place_of(*difference, step);
+      explanation.because =
+          concat("The snapshot of step ", step, " of ", name, " is not what the steps before it compute: ",
+                 describe(*difference, "the steps computed again", "the snapshot"),
+                 ". The memory, the disk or somebody has changed it. The run went on from it.");
+      return true;
+    }
+  }
+  return false;
+}
+
+void describe_fault(const ComparedRuns& runs, const RecordedRun& right, const RecordedRun& wrong,
+                    const std::string& name, int64_t step, Explanation& explanation) {
+  explanation.cause = "fault";
+  explanation.run = name;
+  explanation.place = DifferencePlace{.step = step};
+  explanation.because =
+      concat("Computing step ", step, " again gives the bits of the other run, not those of ", name,
+             ". The processor or the memory of ", name, " was wrong in that step.");
+  ReplayedRun computed(right, runs.tasks, runs.world);
+  computed.load(step - 1);
+  // The step after the last one whose bits were equal may have received a wrong update.
+  go_to(computed, step - 1);
+  bool later_are_right = step < wrong.last_step();
+  constexpr int64_t most_steps = 100;
+  const int64_t end = std::min(wrong.last_step(), step + most_steps);
+  bool is_compared = false;
+  while (computed.steps_done() <= end) {
+    const auto snapshot = is_compared ? std::nullopt : snapshot_of(wrong, computed.steps_done());
+    if (snapshot) {
+      is_compared = true;
+      const auto difference = difference_from(runs, computed, wrong, *snapshot);
+      if (difference)
+        explanation.because += concat(" Its snapshot of step ", computed.steps_done(), ": ",
+                                      describe(*difference, "the steps computed again", "the snapshot"), ".");
+      if (difference && explanation.place->parameter.empty()) {
+        explanation.place = place_of(*difference, step);
+      }
+    }
+    if (computed.steps_done() == end) break;
+    const ReplayedStep next = computed.next();
+    if (next.step > step) later_are_right &= is_reproduced(wrong, next);
+    if (is_compared && next.step > step + 1) break;
+  }
+  if (!later_are_right) return;
+  explanation.cause = "record";
+  explanation.because =
+      concat("Only the line of step ", step, " in the metrics.jsonl of ", name,
+             " is wrong: the steps after it have the bits that are computed again. The line "
+             "was changed, or the sum that it shows was.");
+}
+
+}  // namespace lockstep

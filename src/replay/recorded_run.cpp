@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/replay/recorded_run.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/file.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/text.h"
+#include "lockstep/events/events.h"
+#include "lockstep/job/keys.h"
+#include "lockstep/json/json_field.h"
+#include "lockstep/metrics/metrics.h"
+#include "lockstep/snapshot/snapshot_options.h"
+#include "lockstep/snapshot/snapshot_store.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+using Field = JsonField<Json>;
+
+constexpr size_t most_line_bytes = 65536;
+
+double number_or_nan(const Field& field) {
+  return field.is_null() ? std::numeric_limits<double>::quiet_NaN() : field.number();
+}
+
+/// Returns the step of a line; nothing for a line of another kind or a torn one.
+std::optional<RecordedStep> step_in(const std::string& text) {
+  try {
+    const Field line(text, "a line", most_line_bytes);
+    if (!line.has("loss_bits")) return std::nullopt;
+    return RecordedStep{.step = line["step"].whole<int64_t>(1),
+                        .loss_bits = line["loss_bits"].text(),
+                        .loss = number_or_nan(line["loss"]),
+                        .gradient_norm = number_or_nan(line["grad_norm"]),
+                        .learning_rate = number_or_nan(line["lr"]),
+                        .validation_bits = line.has("val_loss_bits") ? line["val_loss_bits"].text() : ""};
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
+std::vector<RecordedStep> read_steps(const std::string& path) {
+  std::vector<RecordedStep> steps;
+  std::ifstream lines(path, std::ios::binary);
+  for (std::string line; std::getline(lines, line);)
+    if (auto step = step_in(line); step && (steps.empty() || step->step > steps.back().step))
+      steps.push_back(*std::move(step));
+  return steps;
+}
+
+/// Reads lines of hash_lines().
+std::map<std::string, std::string> read_data(const std::string& path) {
+  std::map<std::string, std::string> data;
+  std::istringstream lines(read_file(path).value_or(""));
+  for (std::string line; std::getline(lines, line);)
+    if (const size_t equals = line.rfind(" = "); equals != std::string::npos)
+      data[line.substr(0, equals)] = line.substr(equals + 3);
+  return data;
+}
+
+std::string required_file(const std::string& folder, const std::string& name) {
+  const std::string path = folder + "/" + name;
+  std::error_code ignored;
+  require(fs::is_regular_file(path, ignored), folder, " is not the folder of a run: it has no ", name,
+          "; name the log.dir of a training");
+  return path;
+}
+
+std::string fact(const RunEvent& event, const std::string& name) {
+  const auto found = event.facts.find(name);
+  return found == event.facts.end() ? "" : found->second;
+}
+
+SnapshotStore store_of(const std::string& snapshots) { return {snapshots, 1}; }
+
+}  // namespace
+
+const RecordedStep* RecordedRun::step(int64_t number) const {
+  const auto found = std::ranges::lower_bound(steps, number, {}, &RecordedStep::step);
+  return found != steps.end() && found->step == number ? &*found : nullptr;
+}
+
+RecordedStart RecordedRun::start_of(int64_t number) const {
+  RecordedStart newest;
+  for (const RecordedStart& start : starts)
+    if (start.step < number) newest = start;
+  return newest;
+}
+
+void RecordedRun::require_step(int64_t number) const {
+  require(number >= 1 && number <= last_step(), folder, " has no step ", number, ": its steps are 1 to ",
+          last_step());
+}
+
+std::vector<int64_t> RecordedRun::snapshot_steps() const {
+  std::vector<int64_t> all;
+  if (snapshots.empty()) return all;
+  const SnapshotStore store = store_of(snapshots);
+  int64_t end = std::numeric_limits<int64_t>::max();
+  while (const auto found = store.newest([](const std::string& problem) { log_warning(problem); }, end)) {
+    end = found->state().step;
+    all.insert(all.begin(), end);
+  }
+  return all;
+}
+
+std::optional<StoredSnapshot> RecordedRun::snapshot_before(int64_t most_steps) const {
+  if (snapshots.empty()) return std::nullopt;
+  return store_of(snapshots).newest([](const std::string& problem) { log_warning(problem); }, most_steps + 1);
+}
+
+std::string shortest_text(double number) {
+  std::array<char, 32> digits{};
+  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), number);
+  return {digits.data(), end};
+}
+
+RecordedRun read_run(const std::string& given) {
+  std::string folder = given;
+  while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
+  const std::string metrics = required_file(folder, "metrics.jsonl");
+  const std::string settings = required_file(folder, "config.ini");
+  const std::string text = read_named_file(settings);
+  RecordedRun run{.folder = folder, .settings = settings_of_earlier_run(job_keys(), text, settings)};
+  run.settings.replace("log.dir", folder);
+  run.data = read_data(folder + "/data.hash");
+  run.steps = read_steps(metrics);
+  require(!run.steps.empty(), metrics, " has no step: the run has not ended one");
+  run.parameters_hash = read_metrics_end(metrics).parameters_hash;
+  for (const RunEvent& event : read_events(folder))
+    if (event.what == "start")
+      run.starts.push_back({event.step, fact(event, "program"), fact(event, "build"), fact(event, "scope")});
+  run.snapshots = place_of_snapshots(text, settings, folder);
+  return run;
+}
+
+}  // namespace lockstep

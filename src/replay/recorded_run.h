@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/config/settings.h"
+#include "lockstep/snapshot/stored_snapshot.h"
+
+namespace lockstep {
+
+/// A step as metrics.jsonl has it.
+struct RecordedStep {
+  int64_t step = 0;
+  std::string loss_bits;  ///< RunChain::bits_text()
+  double loss = 0.0;      ///< NaN if it was not finite
+  double gradient_norm = 0.0;
+  double learning_rate = 0.0;
+  std::string validation_bits = {};  ///< of the validation loss after the step, as fp32; empty: none
+};
+
+/// A start of a run, as events.jsonl has it. Facts that the run did not record are empty.
+struct RecordedStart {
+  int64_t step = 0;     ///< steps that were done before
+  std::string program;  ///< path of the program
+  std::string build;    ///< build_text()
+  std::string scope;    ///< scope of the bits (train/run_log.h)
+};
+
+/// A run as its folder describes it. Only its snapshots are read later.
+struct RecordedRun {
+  std::string folder;
+  Settings settings;                             ///< of all keys; log.dir is `folder`
+  std::map<std::string, std::string> data = {};  ///< hashes of the data by name (hash_lines())
+  std::vector<RecordedStep> steps = {};          ///< in order; lines that the file lacks are missing
+  std::string parameters_hash = {};              ///< only if the run is complete; else empty
+  std::vector<RecordedStart> starts = {};        ///< in the order of time
+  std::string snapshots = {};                    ///< folder or bucket; empty: none
+
+  /// Returns the number of the last step; 0: none.
+  int64_t last_step() const { return steps.empty() ? 0 : steps.back().step; }
+  /// Returns the line of a step; null if the file lacks it.
+  const RecordedStep* step(int64_t number) const;
+  /// Returns the start that computed a step.
+  RecordedStart start_of(int64_t number) const;
+  /// Throws UserError if the run did not end this step.
+  void require_step(int64_t number) const;
+
+  /// Returns the steps of its snapshots in order. Damaged ones are left out, with a warning.
+  std::vector<int64_t> snapshot_steps() const;
+  /// Returns the newest snapshot of at most this many steps, or nothing.
+  std::optional<StoredSnapshot> snapshot_before(int64_t steps) const;
+};
+
+/// Returns whether two recorded numbers are equal, or neither is a number.
+inline bool same_number(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+/// Returns the shortest text that names the number.
+std::string shortest_text(double number);
+
+/// Reads the folder of a run. Throws UserError that names the folder if it is not that of a run.
+RecordedRun read_run(const std::string& folder);
+
+}  // namespace lockstep

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/replay/replay_step.h"
+
+#include <utility>
+
+#include "lockstep/core/clock.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
+#include "lockstep/core/text.h"
+#include "lockstep/kernels/arithmetic.h"
+
+namespace lockstep {
+
+bool StepReplay::is_equal() const {
+  return replayed.loss_bits() == recorded.loss_bits &&
+         same_number(replayed.result.gradient_norm, recorded.gradient_norm);
+}
+
+void require_reach(const RecordedRun& run, int64_t step, bool from_start) {
+  run.require_step(step);
+  if (from_start || step == 1 || run.snapshot_before(step - 1)) return;
+  const std::vector<int64_t> all = run.snapshot_steps();
+  const std::string there =
+      all.empty() ? "the run has none" : concat("the oldest is that of step ", all.front());
+  throw UserError(concat("step ", step, " needs a snapshot of an earlier step, and ", there,
+                         ": --from-start computes ", counted(step - 1, "step"),
+                         " again from the initial values"));
+}
+
+void go_to(ReplayedRun& run, int64_t steps) {
+  Clock::time_point logged = Clock::now();
+  while (run.steps_done() < steps) {
+    run.next();
+    if (seconds_since(logged) < 10.0) continue;
+    logged = Clock::now();
+    log_info(concat("step ", run.steps_done(), " of ", steps, " is computed again"));
+  }
+}
+
+ReplicaTrace trace_replica(MicroBatchReplay& model, const std::vector<MicroBatchInput>& inputs,
+                           bool keeps_tensors) {
+  ReplicaTrace replica{.inputs = inputs};
+  for (const MicroBatchInput& input : inputs) {
+    replica.traces.push_back(model.run(input, [keeps_tensors](size_t) { return keeps_tensors; }));
+    const MicroBatchTrace& trace = replica.traces.back();
+    // As StepSummary adds them: each share is rounded, from left to right.
+    const float share = trace.loss * static_cast<float>(1.0 / static_cast<double>(inputs.size()));
+    replica.loss = replica.traces.size() == 1 ? share : replica.loss + share;
+    for (size_t p = 0; p < trace.parameters.size(); ++p) {
+      const TracedParameter& parameter = trace.parameters[p];
+      if (replica.gradients.size() == p) {
+        replica.gradients.push_back({parameter.name, parameter.gradient_values});
+        continue;
+      }
+      const View sum = replica.gradients[p].tensor.view();
+      launch(cpu_stream(), Add{.a = sum, .b = parameter.gradient_values.view(), .y = sum});
+    }
+  }
+  return replica;
+}
+
+namespace {
+
+/// Returns the inputs of each replica to trace, or of one of its micro-batches.
+std::vector<std::vector<MicroBatchInput>> chosen(const std::vector<MicroBatchInput>& all,
+                                                 const ReplayOptions& options) {
+  std::vector<std::vector<MicroBatchInput>> replicas;
+  for (const MicroBatchInput& input : all) {
+    const int64_t replica = input.batch.replica;
+    if (options.replica >= 0 && replica != options.replica) continue;
+    if (options.micro_batch >= 0 && input.index != options.micro_batch) continue;
+    if (replicas.empty() || replicas.back()[0].batch.replica != replica) replicas.emplace_back();
+    replicas.back().push_back(input);
+  }
+  return replicas;
+}
+
+}  // namespace
+
+StepReplay replay_step(const RecordedRun& run, const RunTasks& tasks, const World& world,
+                       const ReplayOptions& options) {
+  const Job& job = tasks.job();
+  require(options.replica < job.dist.replicas, "--replica ", options.replica,
+          ": the run has the replicas 0 to ", job.dist.replicas - 1);
+  require(options.micro_batch < job.batches.accumulate, "--micro-batch ", options.micro_batch,
+          ": a replica has the micro-batches 0 to ", job.batches.accumulate - 1);
+  require_reach(run, options.step, options.from_start);
+  ReplayedRun replayed(run, tasks, world);
+  replayed.load(options.step - 1);
+  const int64_t began_at = replayed.steps_done();
+  go_to(replayed, options.step - 1);
+  MicroBatchReplay model(tasks);
+  model.load(replayed.space());
+  const RecordedStep* recorded = run.step(options.step);
+  StepReplay step{.run = run.folder,
+                  .recorded = recorded ? *recorded : RecordedStep(),
+                  .replayed = {},
+                  .began_at = began_at,
+                  .replicas = job.dist.replicas,
+                  .accumulate = job.batches.accumulate,
+                  .traced = {},
+                  .before = model.values(),
+                  .after = {},
+                  .updated = {}};
+  for (const std::vector<MicroBatchInput>& inputs : chosen(replayed.next_inputs(), options))
+    step.traced.push_back(trace_replica(model, inputs, options.keeps_tensors));
+  step.replayed = replayed.next();
+  model.load(replayed.space());
+  const std::vector<NamedTensor> after = model.values();
+  for (const NamedTensor& value : after) step.updated.push_back({value.name, elements_hash(value.tensor)});
+  if (options.keeps_tensors) step.after = after;
+  return step;
+}
+
+}  // namespace lockstep

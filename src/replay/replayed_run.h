@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "lockstep/data/loader.h"
+#include "lockstep/dist/data_parallel.h"
+#include "lockstep/parameters/placed_tensors.h"
+#include "lockstep/replay/micro_batch.h"
+#include "lockstep/replay/recorded_run.h"
+#include "lockstep/replay/run_tasks.h"
+#include "lockstep/train/step_runner.h"
+
+namespace lockstep {
+
+/// A step that was computed again.
+struct ReplayedStep {
+  int64_t step = 0;
+  StepResult result;
+  double learning_rate = 0.0;
+
+  std::string loss_bits() const;
+};
+
+/// A run whose steps this process computes again, whatever ranks and sharding it had. It begins at a snapshot
+/// of the run, or at the initial values. It writes nothing.
+class ReplayedRun {
+ public:
+  /// Makes a model with its initial values. Keeps references.
+  ReplayedRun(const RecordedRun& run, const RunTasks& tasks, const World& world);
+  ReplayedRun(const ReplayedRun&) = delete;
+  ReplayedRun& operator=(const ReplayedRun&) = delete;
+
+  /// Loads the newest snapshot of at most `steps` steps, or the initial values if there is none.
+  void load(int64_t steps);
+  /// Loads this snapshot.
+  void load(const StoredSnapshot& snapshot);
+  /// Loads the initial values.
+  void begin();
+
+  /// Returns how many steps are done.
+  int64_t steps_done() const { return steps_done_; }
+  /// Returns the micro-batches of the next step, those of replica 0 first.
+  std::vector<MicroBatchInput> next_inputs();
+  /// Computes the next step.
+  ReplayedStep next();
+  /// Returns the validation loss after the steps that are done.
+  double validate();
+  /// Returns the parameters and the optimizer's states after the steps that are done.
+  const PlacedTensors& tensors() const { return *tensors_; }
+  const ParameterSpace& space() const { return *space_; }
+  uint64_t hash() const;
+
+ private:
+  void make();
+
+  const RecordedRun& run_;
+  const RunTasks& tasks_;
+  const World& world_;
+  std::unique_ptr<TrainingTask> task_;
+  std::unique_ptr<ParameterSpace> space_;
+  std::unique_ptr<TrainingEngine> engine_;
+  std::unique_ptr<SpaceTensors> tensors_;
+  std::unique_ptr<Loader> loader_;
+  std::unique_ptr<StepRunner> runner_;
+  std::function<double(int64_t)> learning_rate_;  ///< takes the index of a step
+  int64_t steps_done_ = 0;
+};
+
+}  // namespace lockstep
