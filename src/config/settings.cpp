@@ -210,10 +210,11 @@ std::vector<std::string> differences(const Settings& there, const Settings& here
   return all;
 }
 
-std::string semantic_lines(const Settings& settings) {
+std::string semantic_lines(const KeyTable& keys, const std::string& ini, const std::string& file) {
   std::string lines;
-  for (const Key& key : settings.keys().keys())
-    if (key.key_class == KeyClass::semantic) lines += concat(key.name, " = ", settings[key.name], "\n");
+  for (const Setting& setting : parse_ini(ini, file))
+    if (const Key* key = keys.known(setting.key); key && key->key_class == KeyClass::semantic)
+      lines += concat(setting.key, " = ", setting.value, "\n");
   return lines;
 }
 

@@ -67,8 +67,10 @@ SettingLayer inherited_values(const Settings& here, const Settings& there);
 /// Returns the semantic keys whose values differ: "train.seed = 5 there, 7 here". Open keys do not differ.
 std::vector<std::string> differences(const Settings& there, const Settings& here);
 
-/// Returns the lines "key = value" of the keys that fix a run's bits.
-std::string semantic_lines(const Settings& settings);
+/// Returns the lines "key = value" of those keys in an INI text that fix a run's bits, in the order of the
+/// text. A key that the text lacks has no line, so later versions with more keys give the same lines. Errors
+/// name `file`.
+std::string semantic_lines(const KeyTable& keys, const std::string& ini, const std::string& file);
 
 /// Returns the lines "key = value" of the keys in which all ranks must agree.
 std::string agreement_lines(const Settings& settings);

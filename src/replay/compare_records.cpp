@@ -126,17 +126,19 @@ std::string place_in_data(const RecordedRun& a, const RecordedRun& b, const std:
   if (at_a == text_a.end() && at_b == text_b.end()) return "";
   const auto byte = at_a - text_a.begin();
   const auto line = std::count(text_a.begin(), at_a, '\n') + 1;
-  return concat("; ", path_a, " and ", path_b, " differ from byte ", byte, " on, in line ", line);
+  return concat(": ", path_a, " and ", path_b, " differ from byte ", byte, " on, in line ", line);
 }
 
 void find_decisive_cause(const RecordedRun& a, const RecordedRun& b, Explanation& explanation) {
   const FactDifference& first = explanation.decisive.front();
   explanation.cause = first.kind == "program" ? "build" : first.kind;
-  std::vector<std::string> texts;
-  for (const auto& [kind, name, in_a, in_b] : explanation.decisive)
-    texts.push_back(concat(name, " is ", in_a, " in A and ", in_b, " in B",
-                           kind == "data" ? place_in_data(a, b, name) : ""));
-  explanation.because = concat("The runs did not have to be equal: ", joined(texts, "; "), ".");
+  std::vector<std::string> names;
+  std::string place;
+  for (const FactDifference& difference : explanation.decisive) {
+    names.push_back(difference.name);
+    if (difference.kind == "data" && place.empty()) place = place_in_data(a, b, difference.name);
+  }
+  explanation.because = concat(joined(names), names.size() == 1 ? " differs" : " differ", place, ".");
 }
 
 }  // namespace

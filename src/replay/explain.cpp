@@ -83,8 +83,13 @@ Explanation explain(const RecordedRun& a, const RecordedRun& b, const World& wor
   Explanation explanation = compare_records(a, b);
   if (!explanation.decisive.empty()) return explanation;
   if (!explanation.first) return explanation;
-  const auto tasks = open_tasks(a, options.overrides, world);
-  find_cause({a, b, *tasks, world}, options, explanation);
+  try {
+    const auto tasks = open_tasks(a, options.overrides, world);
+    find_cause({a, b, *tasks, world}, options, explanation);
+  } catch (const UserError& problem) {
+    explanation.cause = "unknown";
+    explanation.because = concat("the steps cannot be computed again: ", problem.what());
+  }
   return explanation;
 }
 

@@ -64,8 +64,8 @@ struct ExplainOptions {
 /// nothing. If facts allow other bits, they are the cause.
 Explanation compare_records(const RecordedRun& a, const RecordedRun& b);
 
-/// Explains why two runs differ. If they had to be equal, it computes steps again. Throws UserError if that
-/// is impossible.
+/// Explains why two runs differ. If they had to be equal, it computes steps again. If that is impossible, the
+/// cause is "unknown".
 Explanation explain(const RecordedRun& a, const RecordedRun& b, const World& world,
                     const ExplainOptions& options = {});
 

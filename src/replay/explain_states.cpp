@@ -76,7 +76,7 @@ bool find_wrong_snapshot(const ComparedRuns& runs, int64_t last, Explanation& ex
   ReplayedRun computed(runs.a, runs.tasks, runs.world);
   computed.begin();
   for (const int64_t step : steps) {
-    go_to(computed, step);
+    computed.go_to(step);
     for (const auto& [run, name] : {std::pair(&runs.a, "A"), std::pair(&runs.b, "B")}) {
       const auto snapshot = snapshot_of(*run, step);
       if (!snapshot) continue;
@@ -106,7 +106,7 @@ void describe_fault(const ComparedRuns& runs, const RecordedRun& right, const Re
   ReplayedRun computed(right, runs.tasks, runs.world);
   computed.load(step - 1);
   // The step after the last one whose bits were equal may have received a wrong update.
-  go_to(computed, step - 1);
+  computed.go_to(step - 1);
   bool later_are_right = step < wrong.last_step();
   constexpr int64_t most_steps = 100;
   const int64_t end = std::min(wrong.last_step(), step + most_steps);

@@ -120,6 +120,11 @@ std::optional<StoredSnapshot> RecordedRun::snapshot_before(int64_t most_steps) c
   return store_of(snapshots).newest([](const std::string& problem) { log_warning(problem); }, most_steps + 1);
 }
 
+std::string scope_hint(const RecordedStart& start, const std::string& here) {
+  if (start.scope.empty() || start.scope == here) return "";
+  return concat("; the run has the scope of bits ", start.scope, ", and here it is ", here);
+}
+
 std::string shortest_text(double number) {
   std::array<char, 32> digits{};
   const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), number);
@@ -134,6 +139,7 @@ RecordedRun read_run(const std::string& given) {
   const std::string text = read_named_file(settings);
   RecordedRun run{.folder = folder, .settings = settings_of_earlier_run(job_keys(), text, settings)};
   run.settings.replace("log.dir", folder);
+  run.semantic_lines = semantic_lines(job_keys(), text, settings);
   run.data = read_data(folder + "/data.hash");
   run.steps = read_steps(metrics);
   require(!run.steps.empty(), metrics, " has no step: the run has not ended one");

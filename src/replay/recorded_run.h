@@ -35,6 +35,7 @@ struct RecordedStart {
 struct RecordedRun {
   std::string folder;
   Settings settings;                             ///< of all keys; log.dir is `folder`
+  std::string semantic_lines = {};               ///< of its config.ini
   std::map<std::string, std::string> data = {};  ///< hashes of the data by name (hash_lines())
   std::vector<RecordedStep> steps = {};          ///< in order; lines that the file lacks are missing
   std::string parameters_hash = {};              ///< only if the run is complete; else empty
@@ -56,8 +57,12 @@ struct RecordedRun {
   std::optional<StoredSnapshot> snapshot_before(int64_t steps) const;
 };
 
-/// Returns whether two recorded numbers are equal, or neither is a number.
-inline bool same_number(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+/// Returns whether two numbers are equal, or neither is finite. JSON has no numbers that are not finite.
+inline bool same_number(double a, double b) { return a == b || (!std::isfinite(a) && !std::isfinite(b)); }
+
+/// Returns a hint that follows a difference if the start computed in another scope than `here`; else an empty
+/// text.
+std::string scope_hint(const RecordedStart& start, const std::string& here);
 
 /// Returns the shortest text that names the number.
 std::string shortest_text(double number);

@@ -3,11 +3,10 @@
 
 #include <utility>
 
-#include "lockstep/core/clock.h"
 #include "lockstep/core/error.h"
-#include "lockstep/core/log.h"
 #include "lockstep/core/text.h"
 #include "lockstep/kernels/arithmetic.h"
+#include "lockstep/train/run_log.h"
 
 namespace lockstep {
 
@@ -25,16 +24,6 @@ void require_reach(const RecordedRun& run, int64_t step, bool from_start) {
   throw UserError(concat("step ", step, " needs a snapshot of an earlier step, and ", there,
                          ": --from-start computes ", counted(step - 1, "step"),
                          " again from the initial values"));
-}
-
-void go_to(ReplayedRun& run, int64_t steps) {
-  Clock::time_point logged = Clock::now();
-  while (run.steps_done() < steps) {
-    run.next();
-    if (seconds_since(logged) < 10.0) continue;
-    logged = Clock::now();
-    log_info(concat("step ", run.steps_done(), " of ", steps, " is computed again"));
-  }
 }
 
 ReplicaTrace trace_replica(MicroBatchReplay& model, const std::vector<MicroBatchInput>& inputs,
@@ -88,13 +77,14 @@ StepReplay replay_step(const RecordedRun& run, const RunTasks& tasks, const Worl
   ReplayedRun replayed(run, tasks, world);
   replayed.load(options.step - 1);
   const int64_t began_at = replayed.steps_done();
-  go_to(replayed, options.step - 1);
+  replayed.go_to(options.step - 1);
   MicroBatchReplay model(tasks);
   model.load(replayed.space());
   const RecordedStep* recorded = run.step(options.step);
   StepReplay step{.run = run.folder,
                   .recorded = recorded ? *recorded : RecordedStep(),
                   .replayed = {},
+                  .hint = scope_hint(run.start_of(options.step), scope_of_bits(job, world)),
                   .began_at = began_at,
                   .replicas = job.dist.replicas,
                   .accumulate = job.batches.accumulate,

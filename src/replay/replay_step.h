@@ -33,6 +33,7 @@ struct StepReplay {
   std::string run;                   ///< its folder
   RecordedStep recorded;             ///< as metrics.jsonl has it
   ReplayedStep replayed;             ///< all replicas together
+  std::string hint = {};             ///< scope_hint()
   int64_t began_at = 0;              ///< steps of the snapshot that it began with; 0: the initial values
   int64_t replicas = 0;              ///< of the run
   int64_t accumulate = 0;            ///< micro-batches of a replica
@@ -55,9 +56,6 @@ struct ReplayOptions {
 
 /// Throws UserError unless the run has the step, and a snapshot before it or `from_start`.
 void require_reach(const RecordedRun& run, int64_t step, bool from_start);
-
-/// Computes steps until `steps` are done. Logs the progress every few seconds.
-void go_to(ReplayedRun& run, int64_t steps);
 
 /// Computes micro-batches of one replica, which are in order.
 ReplicaTrace trace_replica(MicroBatchReplay& model, const std::vector<MicroBatchInput>& inputs,

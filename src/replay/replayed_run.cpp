@@ -2,6 +2,7 @@
 #include "lockstep/replay/replayed_run.h"
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/log.h"
 #include "lockstep/dist/parameters_hash.h"
 #include "lockstep/metrics/chain.h"
 #include "lockstep/parameters/learning_rate.h"
@@ -82,6 +83,12 @@ std::vector<MicroBatchInput> ReplayedRun::next_inputs() {
 }
 
 ReplayedStep ReplayedRun::next() {
+  constexpr double seconds_between_messages = 10.0;
+  if (seconds_since(logged_) > seconds_between_messages) {
+    log_info(
+        concat(steps_done_, " of the ", run_.last_step(), " steps of ", run_.folder, " are computed again"));
+    logged_ = Clock::now();
+  }
   loader_->seek(steps_done_);
   const double learning_rate = learning_rate_(steps_done_);
   runner_->start(loader_->next(), learning_rate);

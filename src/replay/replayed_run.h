@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "lockstep/core/clock.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/dist/data_parallel.h"
 #include "lockstep/parameters/placed_tensors.h"
@@ -46,8 +47,12 @@ class ReplayedRun {
   int64_t steps_done() const { return steps_done_; }
   /// Returns the micro-batches of the next step, those of replica 0 first.
   std::vector<MicroBatchInput> next_inputs();
-  /// Computes the next step.
+  /// Computes the next step. Logs the progress every few seconds.
   ReplayedStep next();
+  /// Computes steps until this many are done.
+  void go_to(int64_t steps) {
+    while (steps_done_ < steps) next();
+  }
   /// Returns the validation loss after the steps that are done.
   double validate();
   /// Returns the parameters and the optimizer's states after the steps that are done.
@@ -69,6 +74,7 @@ class ReplayedRun {
   std::unique_ptr<StepRunner> runner_;
   std::function<double(int64_t)> learning_rate_;  ///< takes the index of a step
   int64_t steps_done_ = 0;
+  Clock::time_point logged_ = Clock::now();  ///< the last message about the progress
 };
 
 }  // namespace lockstep

@@ -17,26 +17,37 @@
 #include "lockstep/replay/tensor_difference.h"
 #include "lockstep/snapshot/found_run.h"
 #include "lockstep/snapshot/snapshot_store.h"
+#include "lockstep/train/run_log.h"
 
 namespace lockstep {
 namespace {
 
-/// A snapshot of a run: its name in the folder, and its step as far as the name tells.
+/// A snapshot of a run, by its name.
 struct ListedSnapshot {
   std::string path;
-  std::optional<int64_t> step;
+  int64_t step = 0;          ///< as its name or its state tells; 0: neither does
+  std::string problem = {};  ///< why its state cannot be read; only if the name does not tell the step
 };
 
-/// Lists all snapshots, also damaged ones. The best one of a folder has a name without a step.
+/// Returns the snapshot of this name. The name of the best one in a folder does not tell its step.
+ListedSnapshot listed(const std::string& path, const std::string& name) {
+  const size_t dash = name.rfind('-');
+  if (const auto step = dash == std::string::npos ? std::nullopt : number_in<int64_t>(name.substr(dash + 1)))
+    return {path, *step};
+  try {
+    return {path, find_snapshot(path).state().step};
+  } catch (const UserError& problem) {
+    return {path, 0, problem.what()};
+  }
+}
+
+/// Lists all snapshots in the order of their steps, also damaged ones.
 std::vector<ListedSnapshot> list_snapshots(const RecordedRun& run) {
   std::vector<ListedSnapshot> all;
   if (run.snapshots.empty()) return all;
-  for (const std::string& name : SnapshotStore(run.snapshots, 1).names()) {
-    const size_t dash = name.rfind('-');
-    all.push_back({concat(run.snapshots, "/", name),
-                   dash == std::string::npos ? std::nullopt : number_in<int64_t>(name.substr(dash + 1))});
-  }
-  std::ranges::stable_sort(all, {}, [](const ListedSnapshot& one) { return one.step.value_or(0); });
+  for (const std::string& name : SnapshotStore(run.snapshots, 1).names())
+    all.push_back(listed(concat(run.snapshots, "/", name), name));
+  std::ranges::stable_sort(all, {}, &ListedSnapshot::step);
   return all;
 }
 
@@ -49,7 +60,7 @@ std::string data_lines(const std::map<std::string, std::string>& data) {
 /// Returns the chain of the record up to a step, with the origins of a snapshot. `lacks` becomes the first
 /// step without a line.
 RunChain chain_of_record(const RecordedRun& run, const Snapshot& snapshot, int64_t& lacks) {
-  RunChain chain = RunChain::begin(semantic_lines(run.settings), data_lines(run.data));
+  RunChain chain = RunChain::begin(run.semantic_lines, data_lines(run.data));
   size_t origin = 0;
   const std::vector<RunOrigin>& origins = snapshot.chain.origins;
   for (int64_t step = 0; step <= snapshot.step; ++step) {
@@ -83,12 +94,12 @@ class Verifier {
   void operator()() {
     replayed_.load(result_.first - 1);
     result_.began_at = replayed_.steps_done();
-    go_to(replayed_, result_.first - 1);
+    replayed_.go_to(result_.first - 1);
     const std::vector<ListedSnapshot> snapshots = list_snapshots(run_);
     while (result_.holds() && replayed_.steps_done() < result_.last) {
       check_step(replayed_.next());
-      for (const ListedSnapshot& listed : snapshots)
-        if (result_.holds() && step_of(listed) == replayed_.steps_done()) check_snapshot(listed);
+      for (const ListedSnapshot& snapshot : snapshots)
+        if (result_.holds() && snapshot.step == replayed_.steps_done()) check_snapshot(snapshot);
     }
     check_end();
   }
@@ -97,18 +108,8 @@ class Verifier {
   void fail(const std::string& problem) {
     if (!result_.holds()) return;
     result_.failed_step = replayed_.steps_done();
-    result_.problem = problem;
-  }
-
-  /// Returns the step of a snapshot. That of the best one is in its state.
-  std::optional<int64_t> step_of(const ListedSnapshot& listed) {
-    if (listed.step) return listed.step;
-    try {
-      return find_snapshot(listed.path).state().step;
-    } catch (const UserError& problem) {
-      fail(problem.what());
-      return std::nullopt;
-    }
+    result_.problem =
+        problem + scope_hint(run_.start_of(result_.failed_step), scope_of_bits(tasks_.job(), world_));
   }
 
   void check_step(const ReplayedStep& step) {
@@ -137,9 +138,9 @@ class Verifier {
       fail(concat("the validation loss has the bits ", computed, ", but metrics.jsonl has ", recorded));
   }
 
-  void check_snapshot(const ListedSnapshot& listed) {
+  void check_snapshot(const ListedSnapshot& found) {
     try {
-      const StoredSnapshot snapshot = find_snapshot(listed.path);
+      const StoredSnapshot snapshot = find_snapshot(found.path);
       if (const std::string problem = problem_of_texts(run_, snapshot.state(), snapshot.name());
           !problem.empty())
         return fail(problem);
@@ -180,10 +181,12 @@ Verification verify_record(const RecordedRun& run) {
     result.failed_step = step;
     result.problem = problem;
   };
-  for (const ListedSnapshot& listed : list_snapshots(run)) {
+  for (const auto& [path, step, unreadable] : list_snapshots(run)) {
     if (!result.holds()) break;
+    if (!unreadable.empty()) fail(run.last_step(), unreadable);
+    if (!unreadable.empty()) break;
     try {
-      const StoredSnapshot snapshot = find_snapshot(listed.path);
+      const StoredSnapshot snapshot = find_snapshot(path);
       const Snapshot& state = snapshot.state();
       if (const std::string problem = problem_of_texts(run, state, snapshot.name()); !problem.empty())
         fail(0, problem);
@@ -197,7 +200,7 @@ Verification verify_record(const RecordedRun& run) {
       result.link = chain.link;
       result.last = state.step;
     } catch (const UserError& problem) {
-      fail(listed.step.value_or(0), problem.what());
+      fail(step, problem.what());
     }
   }
   return result;
@@ -223,9 +226,10 @@ std::string describe(const RecordedRun& run, const Verification& verification) {
                                : "the initial values";
   return concat(run.folder, ": steps ", verification.first, " to ", verification.last,
                 " hold, computed again from ", from, "; so do ", counted(verification.snapshots, "snapshot"),
-                " and ", counted(verification.validations, "validation"),
-                verification.link.empty() ? "" : concat("; the chain of hashes ends in ", verification.link),
-                "\n");
+                " and ", counted(verification.validations, "validation"), "\n",
+                verification.link.empty()
+                    ? ""
+                    : concat("the chain of hashes in its snapshots ends in ", verification.link, "\n"));
 }
 
 }  // namespace lockstep

@@ -59,7 +59,7 @@ std::string scope_of_bits(const Job& job, const World& world) {
 }
 
 RunChain start_of_chain(const Job& job, const Artifacts& artifacts) {
-  return RunChain::begin(semantic_lines(job_keys().settings_of(job)), hash_lines(artifacts));
+  return RunChain::begin(semantic_lines(job_keys(), to_ini(job), "config.ini"), hash_lines(artifacts));
 }
 
 void compare_scope(const Snapshot& snapshot, const std::string& here) {
