@@ -69,6 +69,7 @@ static constexpr auto json_members(const RankReport* /*any*/) {
                     JsonMember{"lack_of_memory", &Report::lack_of_memory},
                     JsonMember{"failure", &Report::failure},
                     JsonMember{"last_lines", &Report::last_lines},
+                    JsonMember{"log_file", &Report::log_file},
                     JsonMember{"stacks", &Report::stacks},
                     JsonMember{"lost_output", &Report::lost_output},
                     JsonMember{"last_collective", &Report::last_collective}};

@@ -84,6 +84,7 @@ struct RankReport {
   std::string lack_of_memory = {};           ///< why the kernel killed it; empty: not for lack of memory
   std::string failure = {};                  ///< the message of its failure; empty if there was none
   std::vector<std::string> last_lines = {};  ///< the last lines of its stderr
+  std::string log_file = {};                 ///< the absolute path of its log; empty: none
   std::string stacks = {};                   ///< the file with its stacks, before it was ended; empty: none
   std::string lost_output = {};              ///< why its log files lack output; empty: they have all
   /// Empty: not known. Sequence 0: it has begun none.

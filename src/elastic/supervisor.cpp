@@ -11,8 +11,10 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/file.h"
 #include "lockstep/core/log.h"
+#include "lockstep/core/text.h"
 #include "lockstep/elastic/launchers.h"
 #include "lockstep/elastic/nodes.h"
+#include "lockstep/events/events.h"
 #include "lockstep/net/socket.h"
 
 namespace lockstep {
@@ -124,6 +126,7 @@ int Supervisor::deliver_output(int code) {
 
 void Supervisor::report(const AttemptFailure& failure) const {
   log_error("lockrun: " + describe(failure));
+  record(failure);
   if (options_.logs.folder.empty()) return;
   try {
     std::filesystem::create_directories(options_.logs.folder);
@@ -131,6 +134,21 @@ void Supervisor::report(const AttemptFailure& failure) const {
   } catch (const std::exception& problem) {
     log_warning(concat("lockrun: cannot write failure.json: ", problem.what()));
   }
+}
+
+void Supervisor::record(const AttemptFailure& failure) const {
+  const auto first = std::ranges::find(failure.reports, 0, &RankReport::rank);
+  if (first == failure.reports.end() || first->log_file.empty()) return;
+  const std::filesystem::path folder = std::filesystem::path(first->log_file).parent_path();
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(folder, ignored)) return;
+  constexpr size_t most_bytes = 4096;
+  const RankReport* rank = root_cause(failure);
+  append_event(folder, "failure", rank ? rank->step : first->step,
+               {{"cause", shortened(describe(failure), most_bytes)},
+                {"rank", rank ? std::to_string(rank->rank) : ""},
+                {"host", rank ? rank->host : ""},
+                {"exit_code", std::to_string(exit_code(failure))}});
 }
 
 int Supervisor::leave_early() const {

@@ -42,6 +42,8 @@ class Supervisor {
   /// stdout is lost, logs the reason, and the exit code is 1 instead of 0. Returns the exit code.
   int deliver_output(int code);
   void report(const AttemptFailure& failure) const;
+  /// Appends the failure to the run's events, if this host sees the folder with the log of rank 0.
+  void record(const AttemptFailure& failure) const;
   /// Returns the exit code after a request to stop that needed no snapshot: 75, or 130 after a second SIGINT.
   int leave_early() const;
 

@@ -22,6 +22,7 @@ SnapshotWriter::SnapshotWriter(const World& world, const PlacedTensors& tensors,
       tensors_(tensors),
       files_(files_of(tensors, options.layout)),
       before_end_(std::move(options.before_end)),
+      on_result_(std::move(options.on_result)),
       best_loss_(options.best_loss) {
   const int ranks = world.size();
   expect(std::ssize(tensors.buffers().front().held) == ranks, "the tensors are held by ",
@@ -146,7 +147,17 @@ std::string SnapshotWriter::end(const std::vector<std::string>& written) {
   }
   heartbeat().snapshot_seconds.store(seconds_since(began_));
   if (kinds_.back() == SnapshotStore::Kind::step) heartbeat().snapshot_step.store(snapshot_.step);
+  publish("");
   return "";
+}
+
+/// Passes the outcome of the current snapshot to its listener.
+void SnapshotWriter::publish(const std::string& problem) const {
+  if (on_result_)
+    on_result_({.step = snapshot_.step,
+                .is_best = kinds_.back() == SnapshotStore::Kind::best,
+                .seconds = seconds_since(began_),
+                .problem = problem});
 }
 
 std::string SnapshotWriter::drop() {
@@ -199,6 +210,7 @@ void SnapshotWriter::give_up() {
   for (size_t rank = 0; world_.is_first() && rank < problems.size(); ++rank) {
     if (problems[rank].empty()) continue;
     log_error(concat(rank > 0 ? concat("rank ", rank, ": ") : "", problems[rank], "; training continues"));
+    publish(problems[rank]);
     break;
   }
   if (phase_ != Phase::write) return close(false);

@@ -30,6 +30,13 @@ class SnapshotWriter {
     bool step = false;
     bool best = false;
   };
+  /// What became of a snapshot.
+  struct Result {
+    int64_t step = 0;
+    bool is_best = false;      ///< it was written as the best, else as the newest
+    double seconds = 0;        ///< since its tensors were copied
+    std::string problem = {};  ///< empty: it is complete
+  };
   struct Options {
     std::string path;
     int64_t keep = 1;
@@ -38,6 +45,8 @@ class SnapshotWriter {
     std::function<void()> guard = {};      ///< the guard of SnapshotStore, on rank 0
     /// Makes durable what a snapshot must not be newer than. Called on rank 0, in the background.
     std::function<void()> before_end = {};
+    /// Receives each snapshot that was written, or the problem. Called on rank 0, also in the background.
+    std::function<void(const Result&)> on_result = {};
     ModelLayout layout = {};
   };
 
@@ -75,6 +84,7 @@ class SnapshotWriter {
   void advance();
   void give_up();
   void close(bool is_kept);
+  void publish(const std::string& problem) const;
   // Run in the background:
   std::string write_alone();
   std::string write_part();
@@ -87,6 +97,7 @@ class SnapshotWriter {
   std::vector<SnapshotFile> files_;
   Deal deal_;
   std::function<void()> before_end_;
+  std::function<void(const Result&)> on_result_;
   bool first_writes_alone_ = false;
   std::shared_ptr<std::byte> copy_;  ///< this rank's part; the next snapshot uses the same memory
   Snapshot snapshot_;

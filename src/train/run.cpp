@@ -49,7 +49,8 @@ class Run {
         at_{.total = parts.job.length.steps},
         validations_{
             {.patience = parts.job.validation.patience, .min_delta = parts.job.validation.min_delta}},
-        output_{StepMeter(facts_, peak_flops(parts.job, parts.world)), PeakMemoryLog(parts.world)} {}
+        output_{StepMeter(facts_, peak_flops(parts.job, parts.world)),
+                PeakMemoryLog(parts.world, parts.job.log.dir)} {}
 
   int operator()() {
     // States are placed before they are read. A rank then allocates memory only for its own states.

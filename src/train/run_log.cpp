@@ -15,6 +15,7 @@
 #include "lockstep/core/memory.h"
 #include "lockstep/core/text.h"
 #include "lockstep/core/version.h"
+#include "lockstep/events/events.h"
 #include "lockstep/job/keys.h"
 #include "lockstep/kernels/matmul_plans.h"
 #include "lockstep/kernels/processor.h"
@@ -113,7 +114,15 @@ void log_memory(const World& world, double planned_bytes) {
 
 void PeakMemoryLog::log(int64_t step) {
   const std::string peaks = is_on_ ? peak_memory_text() : "";
-  if (peaks != std::exchange(logged_, peaks)) log_to_file(concat("step ", step, ": ", peaks));
+  if (peaks == std::exchange(logged_, peaks)) return;
+  log_to_file(concat("step ", step, ": ", peaks));
+  if (folder_.empty()) return;
+  std::map<std::string, std::string> bytes;
+  for (const MemoryUse& use : memory_table(current_stream()))
+    bytes[use.label] = std::to_string(use.peak_bytes);
+  // The resident memory, which only the log file has, may grow long after all labels have peaked.
+  if (bytes == std::exchange(recorded_, bytes)) return;
+  append_event(folder_, "memory", step, bytes);
 }
 
 void log_end(const Job& job, const TaskFacts& task, int64_t steps, const std::string& hash,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "lockstep/comm/world.h"
@@ -33,16 +34,19 @@ void log_start(const RunParts& run, const DataParallel& data_parallel, int64_t s
 /// Logs the highest peak memory of a rank next to the plan; nothing without a plan. All ranks call it.
 void log_memory(const World& world, double planned_bytes);
 
-/// Logs the peaks of this rank's memory when they have grown, in its log file alone. A rank that is killed
-/// leaves these lines.
+/// Logs the peaks of this rank's memory when they have grown, in its log file. Rank 0 also appends them to
+/// the run's events. A rank that is killed leaves these lines.
 class PeakMemoryLog {
  public:
-  explicit PeakMemoryLog(const World& world) : is_on_(world.is_first_in_process()) {}
+  PeakMemoryLog(const World& world, const std::string& folder)
+      : is_on_(world.is_first_in_process()), folder_(world.is_first() ? folder : "") {}
   void log(int64_t step);
 
  private:
   bool is_on_;
+  std::string folder_;  ///< of the events; empty: none
   std::string logged_;
+  std::map<std::string, std::string> recorded_;  ///< bytes by label
 };
 
 /// Logs the result of a complete run and the command that uses the model. `reason`: why it ended early.

@@ -9,6 +9,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/log.h"
 #include "lockstep/core/text.h"
+#include "lockstep/events/events.h"
 #include "lockstep/snapshot/snapshot_store.h"
 #include "lockstep/store/object_store.h"
 
@@ -47,6 +48,16 @@ void require_room(const std::string& folder, double bytes) {
   log_warning(shortage);
 }
 
+/// Returns a function that appends the outcome of a snapshot to the events of a run.
+std::function<void(const SnapshotWriter::Result&)> recorder_in(const std::string& folder) {
+  return [folder](const SnapshotWriter::Result& result) {
+    append_event(folder, "snapshot", result.step,
+                 {{"kind", result.is_best ? "best" : "newest"},
+                  {"seconds", fixed_text(result.seconds, 3)},
+                  {"problem", result.problem}});
+  };
+}
+
 }  // namespace
 
 RunSnapshots::RunSnapshots(const Job& job, const World& world, const RunFolder& folder,
@@ -63,6 +74,7 @@ RunSnapshots::RunSnapshots(const Job& job, const World& world, const RunFolder& 
                                                                        .best_loss = best_loss_,
                                                                        .guard = [&folder] { folder.check(); },
                                                                        .before_end = std::move(sync_metrics),
+                                                                       .on_result = recorder_in(job.log.dir),
                                                                        .layout = layout});
 }
 

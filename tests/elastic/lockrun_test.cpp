@@ -108,6 +108,10 @@ TEST_F(Lockrun, AStoppedRankIsTheCauseAndNotThoseThatWaitForIt) {
   EXPECT_EQ(job.starts(), "0 3 0\n1 3 5\n");
   expect_in_order(job.errors(), {"lockrun: rank 1 (host ", "was stopped (SIGSTOP)", "rank 1 never entered",
                                  ("stacks of its threads are in " + job.file("rank1.log")).c_str()});
+  const std::string events = read_text(job.file("events.jsonl"));
+  expect_in_order(events, {"\"event\":\"failure\"", "\"step\":6,", "\"cause\":\"rank 1 (host ",
+                           "was stopped (SIGSTOP)", "\"rank\":\"1\""});
+  EXPECT_EQ(std::ranges::count(events, '\n'), 1) << events;
   expect_in_order(read_text(job.file("rank1.log")),
                   {"started\n", "lockrun: stacks of rank 1, which made no progress for ", "elastic_rank"});
 }
