@@ -7,6 +7,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/memory.h"
 #include "lockstep/core/text.h"
+#include "lockstep/kernels/spans.h"
 #include "lockstep/tensor/create.h"
 
 namespace lockstep {
@@ -69,6 +70,7 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, const Options& options)
 }
 
 Step Loader::next() {
+  const SpanRange span("wait for data");
   if (!options_.prefetch && task_.valid()) std::exchange(task_, {})();
   Step step = prepared_.get();
   seek(step.index + 1);
@@ -94,6 +96,7 @@ void Loader::work(const std::stop_token& stop) {
 }
 
 Step Loader::prepare(int64_t index) {
+  const SpanRange span("load", SpanRow::data, index + 1);
   const MemoryScope scope("batches");
   sampler_.set_epoch(index / steps_per_epoch_);
   Step step{.index = index, .epoch = sampler_.epoch()};

@@ -6,6 +6,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/dist/gradient_reducer.h"
+#include "lockstep/kernels/spans.h"
 #include "lockstep/tensor/autograd.h"
 #include "lockstep/tensor/create.h"
 #include "lockstep/tensor/tensor_state.h"
@@ -235,6 +236,7 @@ void DataParallel::check_start() {
 }
 
 void DataParallel::end_step(bool everything) {
+  const SpanRange span("wait for buckets");
   expect(micro_batches_done_ == owed(), "wait() after ", micro_batches_done_, " of ", owed(),
          " backward() calls");
   reducer_->finish(everything);
@@ -267,9 +269,16 @@ void DataParallel::update(Optimizer& optimizer, double max_norm) {
   end_step(false);
   values.close();
   place_states(optimizer);
-  const Tensor& factor = summary.exchange(max_norm, options_.scaler ? options_.scaler->scale() : Tensor());
-  optimizer.update(mine(), factor);
-  if (options_.scaler) options_.scaler->update(factor);
+  const Tensor& factor = [&]() -> const Tensor& {
+    const SpanRange span("exchange of the norm");
+    return summary.exchange(max_norm, options_.scaler ? options_.scaler->scale() : Tensor());
+  }();
+  {
+    const SpanRange span("update");
+    optimizer.update(mine(), factor);
+    if (options_.scaler) options_.scaler->update(factor);
+  }
+  const SpanRange span("gather");
   values.gather_updates();
   space_.gradients.set_whole(false);
 }

@@ -10,6 +10,7 @@
 #include "lockstep/core/log.h"
 #include "lockstep/core/text.h"
 #include "lockstep/kernels/fold.h"
+#include "lockstep/kernels/spans.h"
 
 namespace lockstep {
 namespace {
@@ -312,6 +313,7 @@ void GradientReducer::serve() {
 }
 
 void GradientReducer::reduce(int bucket) {
+  const SpanRange span("bucket", SpanRow::buckets, bucket);
   Movement::Scatter what = scatter_of(bucket);
   what.first = movement_->stage(what);
   const bool has_last = plan_.merges_last && !round().replicas.empty();

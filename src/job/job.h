@@ -50,9 +50,13 @@ struct ValidationOptions {
   int64_t sample_every = 0;
 };
 
+/// What a run records about the time of its steps.
+enum class LogTrace { none, steps };
+
 struct LogOptions {
   std::string dir;
   int64_t every_steps = 1;
+  LogTrace trace = LogTrace::none;
 };
 
 /// Everything that a run is told, as values of the rooms that use them. The keys of a program set it.

@@ -157,6 +157,9 @@ KeyRows<LogOptions> log_rows() {
           "fewest steps between log lines where the output is no terminal. Lines come at most twice a second "
           "in the first ten seconds, later at most every ten seconds")
       .also_called({"log_interval", "logging_steps"});
+  rows.add("trace", &O::trace, {{"none", LogTrace::none}, {"steps", LogTrace::steps}}, local,
+           "steps: write what ten early steps of each start spent their time on into trace-rank<N>.json, for "
+           "report and Perfetto");
   return rows;
 }
 

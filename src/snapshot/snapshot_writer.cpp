@@ -9,6 +9,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/log.h"
 #include "lockstep/core/memory.h"
+#include "lockstep/kernels/spans.h"
 
 namespace lockstep {
 namespace {
@@ -83,6 +84,7 @@ void SnapshotWriter::amend(const Snapshot& snapshot) {
 /// Copies this rank's part into the memory of the last copy. Fresh memory would cost as much as the copy.
 void SnapshotWriter::copy() {
   const MemoryScope scope("snapshot");
+  const SpanRange span("copy", SpanRow::snapshots);
   const int64_t bytes = bytes_of(files_, deal_[static_cast<size_t>(world_.rank())]);
   if (!copy_ && bytes > 0) copy_ = allocate(bytes, cpu_stream());
   collect(world_, tensors_, files_, deal_, copy_.get());
@@ -95,7 +97,10 @@ void SnapshotWriter::start(Phase phase, const std::function<std::string()>& work
   result_.clear();
   if (!work) return;
   try {
-    work_ = std::async(std::launch::async, work);
+    work_ = std::async(std::launch::async, [work] {
+      const SpanRange span("write", SpanRow::snapshots);
+      return work();
+    });
   } catch (const std::exception& problem) {
     result_ = problem.what();
     progress_ = Progress::failed;

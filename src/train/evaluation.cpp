@@ -8,6 +8,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/memory.h"
 #include "lockstep/core/text.h"
+#include "lockstep/kernels/spans.h"
 
 namespace lockstep {
 
@@ -16,6 +17,7 @@ std::optional<double> evaluate(const World& world, DataParallel& data_parallel, 
                                const std::function<void(int64_t, int64_t)>& progress) {
   struct WasStopped {};
   const MemoryScope scope("validation");
+  const SpanRange span("validation");
   const GraphMemoryScope between_steps;
   try {
     return data_parallel.evaluate(

@@ -50,7 +50,8 @@ class Run {
         validations_{
             {.patience = parts.job.validation.patience, .min_delta = parts.job.validation.min_delta}},
         output_{StepMeter(facts_, peak_flops(parts.job, parts.world)),
-                PeakMemoryLog(parts.world, parts.job.log.dir)} {}
+                PeakMemoryLog(parts.world, parts.job.log.dir),
+                StepTrace(trace_path(parts.job, parts.world), parts.world.rank())} {}
 
   int operator()() {
     // States are placed before they are read. A rank then allocates memory only for its own states.
@@ -194,6 +195,7 @@ class Run {
   }
 
   void start(int64_t index) {
+    const SpanRange span = output_.trace.begin_step(index + 1);
     StartedStep started{.begin = Clock::now()};
     const Step step = loader_.next();
     started.metrics = {.step = index + 1,

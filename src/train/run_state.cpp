@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "lockstep/core/error.h"
 #include "lockstep/core/gpu.h"
 #include "lockstep/core/memory.h"
 #include "lockstep/core/stream.h"
@@ -16,6 +17,11 @@ double peak_flops(const Job& job, const World& world) {
   const double of_rank = gpu >= 0 ? gpu_peak_flops(gpu_properties(gpu).name, job.compute.precision)
                                   : measure_peak_flops() * static_cast<double>(job.compute.threads);
   return of_rank * world.size();
+}
+
+std::string trace_path(const Job& job, const World& world) {
+  const bool traces = job.log.trace == LogTrace::steps && world.is_first_in_process();
+  return traces ? concat(job.log.dir, "/", trace_file(world.rank())) : "";
 }
 
 void StepMeter::measure(StepMetrics& metrics, Clock::time_point begin, int64_t samples) {

@@ -10,6 +10,7 @@
 #include "lockstep/core/clock.h"
 #include "lockstep/job/job.h"
 #include "lockstep/metrics/metrics.h"
+#include "lockstep/metrics/step_trace.h"
 #include "lockstep/train/evaluation.h"
 #include "lockstep/train/progress.h"
 #include "lockstep/train/run_log.h"
@@ -19,6 +20,9 @@ namespace lockstep {
 
 /// Returns the peak of all ranks together, in floating-point operations per second; 0 if it is not known.
 double peak_flops(const Job& job, const World& world);
+
+/// Returns the file for the spans of this rank's steps; empty: they are not recorded.
+std::string trace_path(const Job& job, const World& world);
 
 /// A meter of the time, speed and memory of steps. On a GPU a step starts before the one before it ends, so
 /// its time counts from the later of the two.
@@ -82,6 +86,7 @@ struct RunValidations {
 struct RunOutput {
   StepMeter meter;
   PeakMemoryLog peak_memory;
+  StepTrace trace;
   std::unique_ptr<MetricsWriter> metrics = {};  ///< the threads of snapshots use it
   std::unique_ptr<Progress> progress = {};
 

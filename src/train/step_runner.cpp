@@ -10,6 +10,7 @@
 #include "lockstep/core/gpu.h"
 #include "lockstep/core/memory.h"
 #include "lockstep/kernels/elementwise.h"
+#include "lockstep/kernels/spans.h"
 #include "lockstep/tensor/create.h"
 
 namespace lockstep {
@@ -158,10 +159,12 @@ void StepRunner::backward(const Batch& batch, int64_t index) {
   report_training();
   const Tensor loss = [&] {
     const MemoryScope scope("activations");
+    const SpanRange span("forward");
     return task_.loss(batch.inputs, batch.targets, context);
   }();
   if (!on_gpu()) before_votes_();
   const MemoryScope scope("backward");
+  const SpanRange span("backward");
   data_parallel_.backward(loss);
 }
 
