@@ -28,6 +28,7 @@ TEST_F(Streams, EveryProgramNoticesThatItsOutputIsLost) {
                                   "train_mlp --version",
                                   "generate --help",
                                   "evaluate --help",
+                                  "report --help",
                                   "tokenize --version",
                                   "convert --help",
                                   "doctor --help",

@@ -35,7 +35,7 @@ const std::vector<Library> libraries = {
      "nlohmann/.*",
      {"src/json/", "src/store/", "src/tensor/safetensors.cpp", "src/tokenizer/", "src/data/", "src/metrics/",
       "src/snapshot/", "src/replay/", "src/models/", "src/huggingface/", "src/doctor/", "src/events/",
-      "src/elastic/", "src/hosting/", "src/writing/", "apps/", "bench/", "tests/"}},
+      "src/report/", "src/elastic/", "src/hosting/", "src/writing/", "apps/", "bench/", "tests/"}},
     {"CLI11", "CLI/.*", {"src/program/command_line.cpp", "src/elastic/launch_options.cpp"}},
     {"libcurl", "curl/.*", {"src/store/"}},
     {"pugixml", "pugixml\\.hpp", {"src/store/"}},

@@ -271,7 +271,7 @@ TEST(Config, KeysAreClassedByWhoMustAgree) {
        {"train.steps", "train.epochs", "data.dataset", "data.validation", "train.eval_every",
         "dist.bucket_mib", "dist.timeout_s", "snapshot.path", "model.preset"})
     EXPECT_EQ(classes.at(key), KeyClass::collective) << key;
-  for (const char* key : {"train.threads", "train.memory_gib", "log.dir", "log.every_steps"})
+  for (const char* key : {"train.threads", "train.memory_gib", "log.dir", "log.every_steps", "log.trace"})
     EXPECT_EQ(classes.at(key), KeyClass::local) << key;
 }
 

@@ -161,6 +161,7 @@ wait_minutes = 0
 [log]
 dir = runs/shakespeare_cpu
 every_steps = 1
+trace = none
 )");
 }
 
