@@ -104,6 +104,8 @@ Step Loader::prepare(int64_t index) {
   const int64_t end = std::min(begin + options_.batch_size, sampler_.samples_per_replica());
   for (const BatchSlice& slice : options_.local_parts)
     step.batches.push_back(prepare(slice, begin, end, step.epoch));
+  if (const auto slice = options_.extra ? options_.extra(index) : std::nullopt)
+    step.extra_batch = prepare(*slice, begin, end, step.epoch);
   step.inverse_count = inverse_count(begin, end);
   return step;
 }

@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -50,7 +51,8 @@ struct Step {
   /// of losses times this number have the mean over all these targets as their average. Empty if every sample
   /// has equally many targets.
   std::optional<double> inverse_count = {};
-  std::vector<Batch> batches = {};  ///< batches to execute, in order
+  std::vector<Batch> batches = {};        ///< batches to execute, in order
+  std::optional<Batch> extra_batch = {};  ///< the micro-batch that Loader::Options::extra names
 };
 
 /// The endless sequence of a run's global batches. In step k of an epoch replica v takes batch_size samples
@@ -68,6 +70,9 @@ class Loader {
     bool shuffle = true;
     bool whole_batches = false;  ///< skip an epoch's last step if its batches would be short
     bool prefetch = true;        ///< a thread prepares the next step
+    /// Names one more micro-batch to load in a step, which may be another rank's. Called with the step's
+    /// index, also by the thread that prepares steps.
+    std::function<std::optional<BatchSlice>(int64_t step)> extra = {};
   };
 
   /// Starts at step 0. Batches are in host memory.
