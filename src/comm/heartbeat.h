@@ -17,6 +17,7 @@ struct HeartbeatPage {
   std::atomic<int64_t> snapshot_step{-1};     ///< step of the newest complete snapshot; -1: none yet
   std::atomic<double> snapshot_seconds{0.0};  ///< time to write the last snapshot; 0: none yet
   std::atomic<double> deadline_seconds{0.0};  ///< without a beat this long, the rank is stuck; 0: not known
+  std::atomic<bool> computed_wrong{false};    ///< an audit has found that this rank computes wrong
   char phase[32] = {};                        ///< current activity: "training", "evaluation"
   char failure[960] = {};                     ///< why the rank ends; empty without a failure
   char log_file[512] = {};                    ///< the absolute path of the rank's log; empty: none

@@ -67,6 +67,7 @@ static constexpr auto json_members(const RankReport* /*any*/) {
                     JsonMember{"stuck_seconds", &Report::stuck_seconds},
                     JsonMember{"was_stopped", &Report::was_stopped},
                     JsonMember{"lack_of_memory", &Report::lack_of_memory},
+                    JsonMember{"computed_wrong", &Report::computed_wrong},
                     JsonMember{"failure", &Report::failure},
                     JsonMember{"last_lines", &Report::last_lines},
                     JsonMember{"log_file", &Report::log_file},

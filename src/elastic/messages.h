@@ -82,6 +82,7 @@ struct RankReport {
   double stuck_seconds = 0.0;                ///< not 0: killed after this time without a heartbeat
   bool was_stopped = false;                  ///< SIGSTOP had stopped it when it was killed
   std::string lack_of_memory = {};           ///< why the kernel killed it; empty: not for lack of memory
+  bool computed_wrong = false;               ///< an audit has found that its host computes wrong
   std::string failure = {};                  ///< the message of its failure; empty if there was none
   std::vector<std::string> last_lines = {};  ///< the last lines of its stderr
   std::string log_file = {};                 ///< the absolute path of its log; empty: none

@@ -75,6 +75,12 @@ int JobLayout::ranks() const {
   return sum;
 }
 
+const JobLayout::Host& JobLayout::host_of(int rank) const {
+  for (const Host& host : hosts)
+    if ((rank -= host.ranks) < 0) return host;
+  return hosts.back();
+}
+
 std::vector<RankMap::Node> JobLayout::nodes() const {
   std::vector<RankMap::Node> all;
   int next_rank = 0;
@@ -119,9 +125,23 @@ std::optional<JobLayout> ListedNodes::gather(double seconds) {
   return placement;
 }
 
+std::vector<JobLayout::Host> ListedNodes::usable_hosts() const {
+  std::vector<JobLayout::Host> hosts = read_host_file(options_.hostfile);
+  std::erase_if(hosts, [&](const JobLayout::Host& host) { return left_out_.contains(host.mpirun_name); });
+  return hosts;
+}
+
+bool ListedNodes::leave_out(const JobLayout::Host& host) {
+  if (options_.hostfile.empty() || !left_out_.insert(host.mpirun_name).second) return false;
+  const size_t remaining = usable_hosts().size();
+  if (remaining > 0 && remaining >= size_t(options_.nodes.least_nodes)) return true;
+  left_out_.erase(host.mpirun_name);
+  return false;
+}
+
 bool ListedNodes::take_hosts_of_file(JobLayout& placement) {
   if (!gathering_since_) gathering_since_ = Clock::now();
-  placement.hosts = read_host_file(options_.hostfile);
+  placement.hosts = usable_hosts();
   const size_t there = placement.hosts.size();
   if (there < size_t(options_.nodes.least_nodes)) {
     expect(seconds_since(*gathering_since_) < options_.nodes.timeout_seconds, "--hostfile ",

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct JobLayout {
     std::string name;  ///< empty: a host of Slurm's allocation
     int ranks = 1;
     std::string mpirun_name = {};  ///< its name in the host file; empty: not from a host file
+    std::string process = {};      ///< NodeFacts::process of its lockrun; empty: it has none, or is node 0
   };
 
   std::vector<Host> hosts = {};                         ///< in the order of ranks
@@ -26,6 +28,8 @@ struct JobLayout {
   std::string address = "127.0.0.1";  ///< the supervisor's address for keepers on every node
 
   int ranks() const;
+  /// Returns the host of a rank.
+  const Host& host_of(int rank) const;
   /// Returns the hosts with the numbers of their ranks.
   std::vector<RankMap::Node> nodes() const;
   /// Returns false if the launcher has to reach another host.
@@ -57,6 +61,9 @@ class Nodes {
   /// Starts lockrun_host on the other ones of the first `nodes` nodes that gather() returned. The supervisor
   /// waits for them at `endpoint`.
   virtual void start_hosts(const std::string& /*endpoint*/, int /*nodes*/) {}
+  /// Leaves a host of the last attempt out of later ones. Returns false if it cannot be left out, or too few
+  /// hosts would remain.
+  virtual bool leave_out(const JobLayout::Host& /*host*/) { return false; }
   /// Ends the attempt's remaining processes on other nodes.
   virtual void end_generation() {}
   /// Ends the run: the lockrun of every node exits with this code.
@@ -76,14 +83,18 @@ class ListedNodes : public Nodes {
   explicit ListedNodes(const LaunchOptions& options);
 
   std::optional<JobLayout> gather(double seconds) override;
+  bool leave_out(const JobLayout::Host& host) override;
   const Secret& secret() const override { return secret_; }
 
  private:
+  /// Returns the hosts of the host file that are not left out.
+  std::vector<JobLayout::Host> usable_hosts() const;
   /// Reads the host file into `placement`. Returns false for too few hosts; throws Error after the timeout.
   bool take_hosts_of_file(JobLayout& placement);
 
   const LaunchOptions& options_;
   Secret secret_ = Secret::random();
+  std::set<std::string> left_out_;  ///< names in the host file
   std::optional<Clock::time_point> gathering_since_;
 };
 

@@ -71,7 +71,7 @@ std::optional<JobLayout> Rendezvous::gather(double seconds) {
   const Clock::time_point until = after(seconds);
   if (!gathering_since_) gathering_since_ = last_word_ = Clock::now();
   while (true) {
-    const int here = 1 + int(members_.size());
+    const int here = usable_nodes();
     const bool called = seconds_since(last_change_) >= options_.last_call_seconds;
     if (here >= options_.most_nodes || (here >= options_.least_nodes && called)) {
       gathering_since_.reset();
@@ -107,10 +107,24 @@ JobLayout Rendezvous::placement() {
                       .environment = network_environment(address_),
                       .address = address_};
   for (Member& member : members_) {
+    if (is_left_out(member)) continue;
     member.place = static_cast<int>(placement.hosts.size());
-    placement.hosts.push_back({member.facts.host, member.facts.slots});
+    placement.hosts.push_back(
+        {.name = member.facts.host, .ranks = member.facts.slots, .process = member.facts.process});
   }
   return placement;
+}
+
+int Rendezvous::usable_nodes() const {
+  return 1 + int(std::ranges::count_if(members_, [&](const Member& one) { return !is_left_out(one); }));
+}
+
+bool Rendezvous::leave_out(const JobLayout::Host& host) {
+  const std::lock_guard lock(mutex_);
+  if (host.process.empty() || !left_out_.insert(host.process).second) return false;
+  const bool are_enough = usable_nodes() >= options_.least_nodes;
+  if (!are_enough) left_out_.erase(host.process);
+  return are_enough;
 }
 
 void Rendezvous::start_hosts(const std::string& endpoint, int nodes) {

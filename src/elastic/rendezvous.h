@@ -6,6 +6,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "lockstep/core/clock.h"
@@ -28,6 +29,7 @@ class Rendezvous : public Nodes {
   std::optional<JobLayout> gather(double seconds) override;
   int events() const override { return event_signal_.get(); }
   std::optional<NodeEvent> next_event() override;
+  bool leave_out(const JobLayout::Host& host) override;
   void start_hosts(const std::string& endpoint, int nodes) override;
   void end_generation() override;
   void finish(int exit_code) override;
@@ -62,6 +64,9 @@ class Rendezvous : public Nodes {
   void send_heartbeats();
   void bury_the_lost();
   void notify(NodeEvent event);
+  bool is_left_out(const Member& member) const { return left_out_.contains(member.facts.process); }
+  /// Returns the number of nodes that an attempt can use, node 0 included.
+  int usable_nodes() const;
   Member* member_of(int node_rank);
   std::string missing();
   JobLayout placement();
@@ -76,7 +81,8 @@ class Rendezvous : public Nodes {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::list<Member> members_;
-  std::list<Newcomer> newcomers_;  ///< used by the thread only
+  std::set<std::string> left_out_;  ///< NodeFacts::process of nodes that take part in no attempt
+  std::list<Newcomer> newcomers_;   ///< used by the thread only
   std::deque<NodeEvent> events_;
   std::optional<int> finish_code_;  ///< set once the run is over
   bool is_running_ = false;         ///< an attempt is running

@@ -22,9 +22,10 @@ bool is_consequence(const RankReport& report) {
 }
 
 /// Kinds of ends, the likeliest cause first. Among ranks of the same kind, the first to end is the cause.
-enum Remoteness { cause, stopped, stuck, lost, left, consequence, none };
+enum Remoteness { wrong, cause, stopped, stuck, lost, left, consequence, none };
 
 Remoteness remoteness(const RankReport& report) {
+  if (report.computed_wrong) return wrong;
   if (report.was_stopped) return stopped;
   if (report.stuck_seconds > 0) return stuck;
   if (report.is_lost) return lost;

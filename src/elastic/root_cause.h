@@ -16,10 +16,10 @@ struct AttemptFailure {
   std::optional<Ending> launcher_ending = {};  ///< if the launcher ended before its ranks
 };
 
-/// Returns the rank that made the others fail; null if no rank is the cause. The cause is the first rank that
-/// ended on its own and not because it waited for others. Otherwise it is a rank that was stopped, stuck,
-/// lost or left with 75, in this order. If that rank was stuck, or all waited for others, the cause is
-/// instead a rank that is behind in collectives.
+/// Returns the rank that made the others fail; null if no rank is the cause. The cause is the rank that
+/// computed wrong, else the first that ended on its own and not because it waited for others. Otherwise it is
+/// a rank that was stopped, stuck, lost or left with 75, in this order. If that rank was stuck, or all waited
+/// for others, the cause is instead a rank that is behind in collectives.
 const RankReport* root_cause(const AttemptFailure& failure);
 
 /// Returns the exit code of a run that ends with this failure: 128 + signal, an exit code, or 1.

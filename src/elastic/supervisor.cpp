@@ -106,6 +106,7 @@ std::optional<int> Supervisor::run_generation(JobLayout placement) {
     log_error(concat("lockrun: gave up after ", options_.max_restarts, " restarts without a newer snapshot"));
     return code;
   }
+  leave_out_wrong(failure, placement);
   log_info(concat("lockrun: restarts in ", *wait, " s; ", budget_.left(),
                   " more restarts without a newer snapshot"));
   wait_for_any({request_.descriptor(), nodes_.events()}, *wait);
@@ -149,6 +150,16 @@ void Supervisor::record(const AttemptFailure& failure) const {
                 {"rank", rank ? std::to_string(rank->rank) : ""},
                 {"host", rank ? rank->host : ""},
                 {"exit_code", std::to_string(exit_code(failure))}});
+}
+
+void Supervisor::leave_out_wrong(const AttemptFailure& failure, const JobLayout& placement) {
+  for (const RankReport& rank : failure.reports) {
+    if (!rank.computed_wrong) continue;
+    const bool is_left_out = nodes_.leave_out(placement.host_of(rank.rank));
+    log_warning(concat("lockrun: rank ", rank.rank, " computed wrong; host ", rank.host,
+                       is_left_out ? " is left out from here on"
+                                   : " stays in use, because lockrun cannot start without it"));
+  }
 }
 
 int Supervisor::leave_early() const {

@@ -44,6 +44,8 @@ class Supervisor {
   void report(const AttemptFailure& failure) const;
   /// Appends the failure to the run's events, if this host sees the folder with the log of rank 0.
   void record(const AttemptFailure& failure) const;
+  /// Leaves the hosts of ranks that computed wrong out of later attempts.
+  void leave_out_wrong(const AttemptFailure& failure, const JobLayout& placement);
   /// Returns the exit code after a request to stop that needed no snapshot: 75, or 130 after a second SIGINT.
   int leave_early() const;
 

@@ -295,6 +295,7 @@ class Keeper {
     report_.snapshot_seconds = page.snapshot_seconds;
     report_.phase = page.phase;
     report_.log_file = page.log_file;
+    report_.computed_wrong = page.computed_wrong;
   }
 
   /// Returns whether the rank may be the one that others have waited for, when their deadlines have passed.

@@ -146,6 +146,20 @@ TEST_F(Nodes, TheLossOfOneIsSurvived) {
   EXPECT_FALSE(hosts.runs(0, "train_mlp"));
 }
 
+TEST_F(Nodes, OneThatComputesWrongIsLeftOut) {
+  NamespaceHosts hosts(3, "4", {directory_.path()});
+  const std::string counting = program("elastic_rank") + " " + directory_.path() + " 10 0:1:6:wrong";
+  const std::string options = "--rdzv-conf last_call_timeout=1";
+  auto third = hosts.start(2, lockrun("2:3", 2, endpoint, options, 1) + counting);
+  auto second = hosts.start(1, lockrun("2:3", 1, endpoint, options, 1) + counting);
+  auto first = hosts.start(0, lockrun("2:3", 0, endpoint, options, 1) + counting);
+  EXPECT_EQ(first.wait(60), 0) << first.errors();
+  EXPECT_EQ(second.wait(60), 0) << second.errors();
+  EXPECT_EQ(third.wait(60), 0) << third.errors();
+  EXPECT_TRUE(first.says("rank 1 computed wrong; host host-b is left out from here on", 0)) << first.errors();
+  EXPECT_EQ(read_text(directory_ / "starts"), "0 3 0\n1 2 5\n");
+}
+
 TEST_F(Nodes, AStoppedHostOfAnotherNodeEndsTheAttempt) {
   NamespaceHosts hosts(2, "4", {directory_.path()});
   auto second = hosts.start(1, lockrun("2", 1, endpoint) + training(20000));

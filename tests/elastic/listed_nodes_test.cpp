@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/process.h"
 #include "lockstep/elastic/launchers.h"
 #include "tests/support/temporary_directory.h"
 
@@ -56,6 +57,16 @@ TEST_F(HostFile, IsReadAnewAndItsMistakesAreNamed) {
   EXPECT_THROW(ListedNodes{options_}, UserError);
   options_.hostfile = directory_ / "missing";
   EXPECT_THROW(ListedNodes{options_}, UserError);
+}
+
+TEST_F(HostFile, AHostIsLeftOutIfEnoughRemain) {
+  ListedNodes nodes(options_);
+  const JobLayout all = nodes.gather(0.0).value();
+  EXPECT_TRUE(nodes.leave_out(all.host_of(1)));
+  EXPECT_EQ(hosts_of(nodes.gather(0.0).value()), "host-b:1 ");
+  EXPECT_FALSE(nodes.leave_out(all.host_of(2)));
+  EXPECT_EQ(hosts_of(nodes.gather(0.0).value()), "host-b:1 ");
+  EXPECT_FALSE(ListedNodes(LaunchOptions{}).leave_out({.name = host_name()}));
 }
 
 TEST_F(HostFile, TheNumberOfNodesHasItsLimits) {

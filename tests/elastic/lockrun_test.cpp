@@ -90,11 +90,12 @@ TEST_F(Lockrun, ARankThatTheKernelKillsForLackOfMemoryIsReportedAsSuch) {
 }
 
 TEST_F(Lockrun, EveryOtherEndIsAFailureToo) {
-  LockrunJob job("--nproc 2 --max-restarts 1", 15, "0:0:6:segv 1:1:11:throw");
+  LockrunJob job("--nproc 2 --max-restarts 1", 20, "0:0:6:segv 1:1:11:throw 2:1:16:wrong");
   EXPECT_EQ(job.exit_code(), 0) << job.errors();
-  EXPECT_EQ(job.starts(), "0 2 0\n1 2 5\n2 2 10\n");
+  EXPECT_EQ(job.starts(), "0 2 0\n1 2 5\n2 2 10\n3 2 15\n");
   expect_in_order(job.errors(), {"rank 0 (host ", "was ended by SIGSEGV", "rank 1 (host ",
-                                 "left with exit code 1 at step 11", "the loss exploded"});
+                                 "left with exit code 1 at step 11", "the loss exploded",
+                                 "lockrun: rank 1 computed wrong; host ", " stays in use"});
   EXPECT_EQ(job.errors().find("last lines of rank 1"), std::string::npos)
       << "the lines are printed a third time";
 }

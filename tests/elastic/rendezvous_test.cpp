@@ -123,6 +123,32 @@ TEST_F(RendezvousTest, WithTheLeastThereItCallsOnceMore) {
   EXPECT_EQ(placement->hosts.size(), 2u);
 }
 
+TEST_F(RendezvousTest, LeavesANodeOutIfEnoughRemain) {
+  Rendezvous rendezvous(options(2, 3));
+  std::vector<Channel> nodes;
+  for (const int rank : {1, 2}) {
+    NodeFacts node = facts(rank, 2, 3);
+    node.process = concat("process ", rank);
+    nodes.push_back(introduce(rendezvous, node));
+    EXPECT_EQ(next_but_beats(nodes.back()).kind, Kind::welcome);
+  }
+  const auto all = rendezvous.gather(soon);
+  ASSERT_TRUE(all.has_value());
+  ASSERT_EQ(all->hosts.size(), 3U);
+  EXPECT_EQ(all->host_of(1).process, "");
+  EXPECT_EQ(all->host_of(2).process, "process 1");
+  EXPECT_EQ(all->host_of(7).process, "process 2");
+  EXPECT_FALSE(rendezvous.leave_out(all->hosts[0])) << "node 0 supervises the run";
+  EXPECT_TRUE(rendezvous.leave_out(all->hosts[1]));
+  const auto rest = rendezvous.gather(soon);
+  ASSERT_TRUE(rest.has_value());
+  ASSERT_EQ(rest->hosts.size(), 2U);
+  EXPECT_EQ(rest->hosts[1].process, "process 2");
+  rendezvous.start_hosts("10.0.0.1:4000", 2);
+  EXPECT_EQ(next_but_beats(nodes[1]).number, 1) << "the node behind takes the place";
+  EXPECT_FALSE(rendezvous.leave_out(rest->hosts[1])) << "two nodes are the least";
+}
+
 TEST_F(RendezvousTest, NamesTheMissingWhenItGivesUp) {
   NodeOptions impatient = options(4, 4);
   impatient.timeout_seconds = 0.5;

@@ -35,6 +35,15 @@ TEST(RootCause, TheFirstThatEndedByItselfIsIt) {
   EXPECT_NE(describe(failure).find("rank 2 (host host-a, pid 102) was ended by SIGSEGV"), std::string::npos);
 }
 
+TEST(RootCause, ARankThatComputedWrongComesBeforeThoseThatEndedFirst) {
+  AttemptFailure failure{.reports = {ended(0, {.exit_code = 1}, "rank 1 computed wrong"),
+                                     ended(1, {.exit_code = 1}, "rank 1 computed wrong")}};
+  failure.reports[1].computed_wrong = true;
+  EXPECT_EQ(root_cause(failure)->rank, 1);
+  EXPECT_EQ(exit_code(failure), 1);
+  EXPECT_TRUE(report_from_json(to_json(failure.reports[1])).computed_wrong);
+}
+
 TEST(RootCause, AKillByTheKernelHasItsReason) {
   AttemptFailure failure{.reports = {ended(2, {.signal = SIGKILL})}};
   failure.reports[0].lack_of_memory = "the limit of its control group is 4 GiB";

@@ -3,7 +3,7 @@
 // stores its count in <directory>/snapshot every fifth step and when it is asked to stop. It resumes from
 // there. The snapshot of a stop takes ELASTIC_SNAPSHOT_SECONDS. It reports that the run has ELASTIC_REPLICAS
 // replicas. With ELASTIC_LOG it has a log, <directory>/rank<N>.log. The faults are kill, segv, stop (by
-// SIGSTOP), hang, throw, usage, left (exit code 75) and flood. A flood prints until <directory>/enough
+// SIGSTOP), hang, throw, wrong, usage, left (exit code 75) and flood. A flood prints until <directory>/enough
 // exists. <directory>/printed has its size in MB.
 
 #include <algorithm>
@@ -37,6 +37,8 @@ void commit_fault(const std::string& fault) {
   if (fault == "stop") ::raise(SIGSTOP);
   if (fault == "left") ::raise(SIGTERM);
   expect(fault != "throw", "the loss exploded");
+  if (fault == "wrong") heartbeat().computed_wrong = true;
+  expect(fault != "wrong", "this rank computed wrong");
   require(fault != "usage", "train.steps is wrong");
   while (fault == "hang") ::pause();
 }
