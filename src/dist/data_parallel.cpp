@@ -262,11 +262,12 @@ void DataParallel::step(Optimizer& optimizer, double learning_rate, double max_n
   update(optimizer, max_norm);
 }
 
-void DataParallel::update(Optimizer& optimizer, double max_norm) {
+void DataParallel::update(Optimizer& optimizer, double max_norm, const std::function<void()>& check) {
   expect(&optimizer.space() == &space_, "the optimizer updates another space");
   expect(!options_.scaler || optimizer.counts_on_device(),
          "a GradScaler may skip steps: call the optimizer's count_on_device() before prepare()");
   end_step(false);
+  if (check) check();
   values.close();
   place_states(optimizer);
   const Tensor& factor = [&]() -> const Tensor& {

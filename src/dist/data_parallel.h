@@ -101,8 +101,9 @@ class DataParallel {
   /// gather_gradients(). The optimizer's states on this rank are then valid only for its owned ranges.
   void step(Optimizer& optimizer, double learning_rate, double max_norm = 0.0);
   /// Does the part of step() that can be recorded, after optimizer.prepare(learning_rate). With a GradScaler,
-  /// call the optimizer's count_on_device() before prepare().
-  void update(Optimizer& optimizer, double max_norm);
+  /// call the optimizer's count_on_device() before prepare(). All ranks run `check` when the gradients are
+  /// reduced. If it throws, nothing is updated.
+  void update(Optimizer& optimizer, double max_norm, const std::function<void()>& check = {});
   /// Makes every parameter's grad() the mean over replicas, after step(). All ranks call it. Throws Error if
   /// gradients are sharded. Throws Error with a GradScaler, because its scale may have changed by then.
   void gather_gradients();

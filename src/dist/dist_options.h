@@ -14,6 +14,7 @@ struct DistOptions {
   Offload offload = Offload::none;
   double bucket_mib = 25.0;
   double timeout_s = 300.0;
+  int64_t audit_every = 0;
 
   /// Returns the options of a training that adds `accumulate` micro-batches to a replica's gradient.
   DataParallelOptions data_parallel(int64_t accumulate) const {

@@ -48,6 +48,9 @@ KeyRows<DistOptions> dist_rows() {
       .also_called({"bucket_cap_mb"});
   rows.add("timeout_s", &O::timeout_s, collective, above(0), "seconds",
            "a rank that does not answer for this long ends the run");
+  rows.add("audit_every", &O::audit_every, collective, at_least(0), "steps",
+           "every so many steps another rank computes a micro-batch again, to find a processor that computes "
+           "wrong (same bits); 0: never");
   return rows;
 }
 

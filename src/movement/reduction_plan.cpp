@@ -109,6 +109,13 @@ std::vector<MicroBatch> micro_batches_of(int replicas, int accumulate, int ranks
 
 }  // namespace
 
+int rank_of(const MicroBatch& one, int total_replicas, int accumulate, int ranks, Execution execution) {
+  if (execution == Execution::interleaved)
+    return static_cast<int>((int64_t{one.replica} * accumulate + one.index) % ranks);
+  // The highest r with total * r / ranks <= replica, in whole numbers.
+  return static_cast<int>((int64_t{ranks} * (one.replica + 1) - 1) / total_replicas);
+}
+
 ReductionPlan::ReductionPlan(int total, int micro_batches, int of_ranks, int this_rank, Execution policy,
                              bool merges)
     : total_replicas(total),

@@ -14,6 +14,9 @@ enum class Execution {
                 ///< owners of their elements
 };
 
+/// Returns the rank that executes a micro-batch, which is not empty.
+int rank_of(const MicroBatch& one, int total_replicas, int accumulate, int ranks, Execution execution);
+
 /// The additions of one step, as seen by one rank: their operands, their order and the ranks that make them.
 /// A plain value, made from four numbers, a policy and `merges_last`.
 ///

@@ -98,6 +98,11 @@ void log_start(const RunParts& run, const DataParallel& data_parallel, int64_t s
   log_info(
       concat("memory: ", gradients, on_host,
              run.planned_bytes > 0 ? concat(", ", bytes_text(run.planned_bytes), " planned in all") : ""));
+  if (const int64_t every = job.dist.audit_every; every > 0 && run.world.size() > 1)
+    log_info(concat("audit: every ", counted(every, "step"), " another rank computes one of the ",
+                    job.dist.replicas * job.batches.accumulate, " micro-batches again"));
+  else if (every > 0)
+    log_warning("dist.audit_every has no effect on one rank: an audit compares two");
   log_info(concat("training: ", counted(steps, "step"), ", results in ", job.log.dir));
 }
 

@@ -9,6 +9,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/gpu.h"
 #include "lockstep/core/memory.h"
+#include "lockstep/events/events.h"
 #include "lockstep/kernels/elementwise.h"
 #include "lockstep/kernels/spans.h"
 #include "lockstep/tensor/create.h"
@@ -64,8 +65,21 @@ Loader::Options loader_options(const Job& job, const World& world, const Trainin
 TrainingEngine::TrainingEngine(const Job& job, const World& world, const TrainingTask& task,
                                ParameterSpace& space, bool shares_memory)
     : data_parallel(space, world, options_of(job, world, shares_memory, make_scaler(scaler, job, space))),
-      optimizer(task.make_optimizer(space)) {
+      optimizer(task.make_optimizer(space)),
+      audit(space, data_parallel, world, job.dist.audit_every, static_cast<int>(job.batches.accumulate),
+            [folder = job.log.dir, is_first = world.is_first()](int64_t step, const auto& facts) {
+              if (is_first) append_event(folder, "audit", step, facts);
+            }) {
   if (scaler) optimizer->count_on_device();
+}
+
+Loader TrainingEngine::loader(const TrainingTask& task, Loader::Options options) const {
+  options.extra = [plan = audit.plan()](int64_t step) -> std::optional<BatchSlice> {
+    const auto work = plan.of_step(step);
+    if (!work) return std::nullopt;
+    return BatchSlice{work->micro_batch.replica, work->micro_batch.index};
+  };
+  return data_parallel.loader(task.training_data(), options);
 }
 
 StepRunner::StepRunner(const Job& job, const TrainingTask& task, TrainingEngine& engine,
@@ -74,6 +88,7 @@ StepRunner::StepRunner(const Job& job, const TrainingTask& task, TrainingEngine&
       task_(task),
       data_parallel_(engine.data_parallel),
       optimizer_(*engine.optimizer),
+      audit_(engine.audit),
       before_votes_(std::move(before_votes)),
       stream_(current_stream()),
       feeder_(stream_, job.micro_batch()),
@@ -100,13 +115,14 @@ void StepRunner::start(const Step& step, double learning_rate) {
   if (inverse_count_) fill(inverse_count_, step.inverse_count.value());
   optimizer_.prepare(learning_rate);
   const int64_t samples = batches.front().samples;
-  if (!can_record(batches)) {
+  const bool is_audited = audit_.begin(step.index, step.extra_batch.has_value());
+  if (is_audited || !can_record(batches)) {
     // Releases the graph, because the graph and the step would each need the memory.
     graph_.reset();
     // Cached blocks of other sizes would stay beside those of this step.
     if (samples != whole_samples_) release_cached_memory(stream_);
     whole_samples_ = std::max(whole_samples_, samples);
-    run(batches, step.index);
+    run(batches, step.index, step.extra_batch);
     if (samples < whole_samples_) release_cached_memory(stream_);
   } else {
     // The graph would overwrite memory that it lent and that is still in use.
@@ -128,7 +144,7 @@ void StepRunner::record(const std::vector<Batch>& batches, int64_t index) {
   synchronize(stream_);
   release_cached_memory(stream_);
   try {
-    graph_ = std::make_unique<Graph>(stream_, [&] { run(batches, index); });
+    graph_ = std::make_unique<Graph>(stream_, [&] { run(batches, index, std::nullopt); });
   } catch (const UserError&) {
     throw;
   } catch (const Error& problem) {
@@ -137,17 +153,31 @@ void StepRunner::record(const std::vector<Batch>& batches, int64_t index) {
   }
 }
 
-void StepRunner::run(const std::vector<Batch>& batches, int64_t index) {
+/// `audited`: the micro-batch that this step audits, in host memory; empty: none.
+void StepRunner::run(const std::vector<Batch>& batches, int64_t index, const std::optional<Batch>& audited) {
   data_parallel_.begin_step();
-  for (const Batch& batch : batches) backward(batch, index);
+  for (const Batch& batch : batches) {
+    const Tensor made = loss(batch, index);
+    if (!on_gpu()) before_votes_();
+    const MemoryScope scope("backward");
+    const SpanRange span("backward");
+    audit_.backward(made);
+  }
+  const auto loss_of_audited = [&] {
+    Batch batch = audited.value();
+    batch.inputs = to_stream(batch.inputs, stream_);
+    batch.targets = to_stream(batch.targets, stream_);
+    return loss(batch, index);
+  };
+  audit_.compute_again(loss_of_audited);
   // From here on the rank waits for others, within the timeout of collectives.
   report_training();
-  data_parallel_.update(optimizer_, job_.optimizer.grad_clip);
+  data_parallel_.update(optimizer_, job_.optimizer.grad_clip, [&] { audit_.compare(loss_of_audited); });
   copy(data_parallel_.summary.loss_and_votes(), loss_and_votes_);
   copy(data_parallel_.summary.gradient_norm(), norm_);
 }
 
-void StepRunner::backward(const Batch& batch, int64_t index) {
+Tensor StepRunner::loss(const Batch& batch, int64_t index) const {
   const Context context{
       .training = true,
       .seed = job_.seed(),
@@ -157,15 +187,9 @@ void StepRunner::backward(const Batch& batch, int64_t index) {
       .loss_scale = data_parallel_.setup.scaler ? data_parallel_.setup.scaler->scale() : Tensor(),
       .inverse_count = inverse_count_};
   report_training();
-  const Tensor loss = [&] {
-    const MemoryScope scope("activations");
-    const SpanRange span("forward");
-    return task_.loss(batch.inputs, batch.targets, context);
-  }();
-  if (!on_gpu()) before_votes_();
-  const MemoryScope scope("backward");
-  const SpanRange span("backward");
-  data_parallel_.backward(loss);
+  const MemoryScope scope("activations");
+  const SpanRange span("forward");
+  return task_.loss(batch.inputs, batch.targets, context);
 }
 
 void StepRunner::copy_summary() {

@@ -12,6 +12,7 @@
 #include "lockstep/core/stream.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/dist/data_parallel.h"
+#include "lockstep/dist/gradient_audit.h"
 #include "lockstep/job/job.h"
 #include "lockstep/parameters/optimizer.h"
 #include "lockstep/train/task.h"
@@ -49,7 +50,7 @@ class BatchFeeder {
   int64_t loads_ = 0;
 };
 
-/// Returns how this rank loads the batches of a training, for DataParallel::loader().
+/// Returns how this rank loads the batches of a training, for TrainingEngine::loader().
 Loader::Options loader_options(const Job& job, const World& world, const TrainingTask& task);
 
 /// The objects that update a task's parameters, made from a configuration.
@@ -59,9 +60,14 @@ struct TrainingEngine {
   TrainingEngine(const Job& job, const World& world, const TrainingTask& task, ParameterSpace& space,
                  bool shares_memory = true);
 
+  /// Returns a loader of this rank's micro-batches and of those that steps audit. A step whose loader is
+  /// another one is not audited.
+  Loader loader(const TrainingTask& task, Loader::Options options) const;
+
   std::optional<GradScaler> scaler;  ///< for fp16 only
   DataParallel data_parallel;
   std::unique_ptr<Optimizer> optimizer;
+  detail::GradientAudit audit;
 };
 
 /// The result of a step.
@@ -111,8 +117,8 @@ class StepRunner {
   bool on_gpu() const { return device_of(stream_) == Device::cuda; }
   void report_training() const;
   bool can_record(const std::vector<Batch>& batches) const;
-  void run(const std::vector<Batch>& batches, int64_t index);
-  void backward(const Batch& batch, int64_t index);
+  void run(const std::vector<Batch>& batches, int64_t index, const std::optional<Batch>& audited);
+  Tensor loss(const Batch& batch, int64_t index) const;
   void record(const std::vector<Batch>& batches, int64_t index);
   void copy_summary();
 
@@ -120,6 +126,7 @@ class StepRunner {
   const TrainingTask& task_;
   DataParallel& data_parallel_;
   Optimizer& optimizer_;
+  detail::GradientAudit& audit_;
   std::function<void()> before_votes_;
   Stream stream_;
   BatchFeeder feeder_;

@@ -149,6 +149,7 @@ group = 0
 offload = none
 bucket_mib = 25
 timeout_s = 300
+audit_every = 0
 
 [snapshot]
 path = auto

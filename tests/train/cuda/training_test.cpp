@@ -199,7 +199,7 @@ TEST_F(TrainingOnGpu, SchedulesDoNotShow) {
 
 TEST_F(TrainingOnGpu, RanksThatShareAGpuHaveTheBitsOfOne) {
   LOCKSTEP_NEEDS_GPU();
-  Job job = tiny(directory);
+  const Job job = with_settings(tiny(directory), {{"dist.audit_every", "3"}});
   const RunResult alone = train_on(1, job);
   for (const int ranks : {2, 3, 4}) EXPECT_EQ(train_on(ranks, job), alone) << ranks << " ranks";
 }
@@ -219,7 +219,7 @@ TEST_F(TrainingOnGpu, WhereTheOptimizerLiesDoesNotShow) {
         Way{"fp32", "all", "full", "none", 2}, Way{"bf16", "optimizer", "gradients", "none", 2},
         Way{"bf16", "all", "none", "attention", 1}, Way{"fp16", "optimizer", "full", "none", 2},
         Way{"fp16", "all", "full", "block", 3}}) {
-    Job job = with_settings(tiny(directory), {{"train.precision", way.precision}});
+    Job job = with_settings(tiny(directory), {{"train.precision", way.precision}, {"dist.audit_every", "2"}});
     job.batches.accumulate = 2;
     job.length.steps = 4;
     job.model.dropout = 0.1;
