@@ -101,7 +101,8 @@ Settings settings_of_replay(const RecordedRun& run, const SettingLayer& override
   SettingLayer alone = {{"dist.shard", "none"},      {"dist.offload", "none"},
                         {"dist.reduction", "tree"},  {"train.recompute", "none"},
                         {"train.threads", "0"},      {"train.memory_gib", "0"},
-                        {"snapshot.resume", "auto"}, {"train.tune_matmul", "false"}};
+                        {"snapshot.resume", "auto"}, {"train.tune_matmul", "false"},
+                        {"dist.audit_every", "0"},   {"log.trace", "none"}};
   for (const auto& [key, value, origin] : alone) settings.replace(key, value);
   for (const Setting& setting : overrides) {
     const Key& key = job_keys().find(setting.key, setting.origin);

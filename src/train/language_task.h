@@ -8,7 +8,7 @@
 #include "lockstep/job/keys.h"
 #include "lockstep/language/language_data.h"
 #include "lockstep/nn/language_model.h"
-#include "lockstep/train/parameter_rules.h"
+#include "lockstep/parameters/parameter_rules.h"
 #include "lockstep/train/task.h"
 
 namespace lockstep {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/task.h"
 
-#include "lockstep/train/parameter_rules.h"
+#include "lockstep/parameters/parameter_rules.h"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/train/parameter_rules.h"
+#include "lockstep/parameters/parameter_rules.h"
 
 #include <algorithm>
 #include <cmath>
