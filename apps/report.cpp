@@ -46,5 +46,5 @@ int main(int argc, char** argv) {
   Options options;
   describe(line, options);
   if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;
-  return run_program([&] { return report(options); });
+  return run_alone([&] { return report(options); });
 }

@@ -33,8 +33,10 @@ std::vector<double> logarithmic_ticks(double least, double most) {
   while (decade > least) decade /= 10;
   while (decade * 10 <= least) decade *= 10;
   std::vector<double> ticks;
-  for (; decade <= most * 10; decade *= 10)
+  while (decade <= most * 10) {
     for (const double digit : digits) ticks.push_back(digit * decade);
+    decade *= 10;
+  }
   // One tick outside of the values is left on each side.
   while (ticks.size() > 2 && ticks[1] <= least) ticks.erase(ticks.begin());
   while (ticks.size() > 2 && ticks[ticks.size() - 2] >= most) ticks.pop_back();

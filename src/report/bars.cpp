@@ -13,6 +13,7 @@ namespace {
 
 /// A narrower block has no room for its name.
 constexpr double least_named_share = 0.06;
+constexpr size_t most_label_bytes = 60;
 
 std::string bar(const NamedBar& bar, double most) {
   const double share = most > 0 ? bar.value / most : 0;
@@ -20,7 +21,7 @@ std::string bar(const NamedBar& bar, double most) {
       "<svg viewBox=\"0 0 100 10\" width=\"100%\" height=\"100%\" preserveAspectRatio=\"none\" "
       "aria-hidden=\"true\"><rect class=\"",
       bar.kind, "\" width=\"", fixed_text(100 * share, 2), "\" height=\"10\"/></svg>");
-  return tag("div class=\"bar\"", tag("span class=\"name\"", escaped(bar.name)) +
+  return tag("div class=\"bar\"", tag("span class=\"name\"", escaped(bar.name, most_label_bytes)) +
                                       tag("span class=\"track\"", rectangle) +
                                       tag("span class=\"value\"", escaped(bar.text))) +
          "\n";
@@ -31,8 +32,8 @@ std::string block(const TimelineBlock& block, double milliseconds) {
   const std::string title = concat(block.name, ": ", duration_text((block.end - block.begin) / 1000));
   return tag(
       concat("span class=\"block ", block.kind, "\" style=\"left:", percent_text(block.begin / milliseconds),
-             ";width:", percent_text(share), "\" title=\"", escaped(title), "\""),
-      share >= least_named_share ? escaped(block.name) : "");
+             ";width:", percent_text(share), "\" title=\"", escaped(title, most_label_bytes), "\""),
+      share >= least_named_share ? escaped(block.name, most_label_bytes) : "");
 }
 
 }  // namespace

@@ -182,7 +182,7 @@ std::vector<double> x_ticks(const Chart& chart, const Axis& x) {
   std::vector<double> ticks;
   if (chart.over == ChartX::time) {
     const double step = seconds_between_ticks(x.most(), most_ticks);
-    for (double tick = 0; tick <= x.most(); tick += step) ticks.push_back(tick);
+    for (int i = 0; i * step <= x.most(); ++i) ticks.push_back(i * step);
     return ticks;
   }
   const Axis axis(x.least(), x.most(), false, most_ticks);

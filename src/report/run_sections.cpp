@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
-#include <map>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
@@ -18,10 +17,7 @@ namespace {
 constexpr size_t most_rows = 60;
 constexpr size_t most_marks = 800;
 constexpr size_t most_cause_bytes = 1000;
-constexpr size_t most_blocks = 240;
-
-/// Returns the heading of a section. On a page of several runs it is below that of its run.
-std::string heading(size_t runs, const std::string& text) { return tag(runs == 1 ? "h2" : "h3", text); }
+constexpr size_t most_bars = 40;
 
 std::string fact_of(const RunEvent& event, const std::string& name) {
   const auto found = event.facts.find(name);
@@ -155,94 +151,13 @@ std::string audits_html(const RunFiles& run, size_t most) {
   return html;
 }
 
-/// Returns the class of a block's colour.
-std::string kind_of(const TracedSpan& span) {
-  static const std::map<std::string, std::string> kinds = {{"forward", "k1"},
-                                                           {"backward", "k2"},
-                                                           {"update", "k3"},
-                                                           {"bucket", "k4"},
-                                                           {"exchange of the norm", "k5"},
-                                                           {"gather", "k6"},
-                                                           {"load", "k8"},
-                                                           {"copy", "k3"},
-                                                           {"write", "k6"},
-                                                           {"validation", "k8"}};
-  const auto known = kinds.find(span.name);
-  return known == kinds.end() ? "k7" : known->second;
-}
-
-std::vector<TimelineRow> rows_of(const RankSpans& trace, const TracedStep& step, bool names_rank) {
-  static const std::map<std::string, std::string> names = {
-      {"step", "compute"}, {"buckets", "buckets"}, {"data", "data"}, {"snapshots", "snapshots"}};
-  std::vector<TimelineRow> rows;
-  const std::vector<TracedSpan> spans = spans_within(trace, step);
-  for (const auto& row : {"step", "buckets", "data", "snapshots"}) {
-    TimelineRow shown{.name = (names_rank ? concat("rank ", trace.rank, ", ") : "") + names.at(row),
-                      .blocks = {}};
-    for (const TracedSpan& span : spans)
-      if (span.row == row && shown.blocks.size() < most_blocks)
-        shown.blocks.push_back(
-            {.name = span.name == "bucket" && span.number >= 0 ? concat("bucket ", span.number) : span.name,
-             .kind = kind_of(span),
-             .begin = span.begin,
-             .end = span.end});
-    if (!shown.blocks.empty()) rows.push_back(std::move(shown));
-  }
-  return rows;
-}
-
-/// Returns how often a step does what, and how long.
-std::string totals_html(const RankSpans& trace, const TracedStep& step) {
-  struct Total {
-    std::string name, kind;
-    int64_t count = 0;
-    double milliseconds = 0;
-  };
-  if (!(step.end > step.begin)) return "";
-  std::vector<Total> totals;
-  for (const TracedSpan& span : spans_within(trace, step)) {
-    const std::string name = span.row == "step" ? span.name : concat(span.row, ": ", span.name);
-    auto known = std::ranges::find(totals, name, &Total::name);
-    if (known == totals.end()) known = totals.insert(totals.end(), {name, kind_of(span)});
-    ++known->count;
-    known->milliseconds += span.end - span.begin;
-  }
-  HtmlTable table{.head = {concat("Rank ", trace.rank), "Times", "Duration", "Of the step"},
-                  .rows = {},
-                  .has_numbers = true};
-  for (const Total& total : totals)
-    table.rows.push_back(
-        {concat("<svg class=\"swatch\" viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect class=\"", total.kind,
-                "\" width=\"10\" height=\"10\"/></svg> ", escaped(total.name, 60)),
-         std::to_string(total.count), duration_text(total.milliseconds / 1000),
-         concat(fixed_text(100 * total.milliseconds / (step.end - step.begin), 1), " %")});
-  return table.html();
-}
-
-/// Returns the medians of metrics.jsonl as a time line, for a run without a trace.
-std::string medians_html(const RunMetrics& metrics, size_t runs) {
-  const double wait = metrics.median_wait_ms, exposed = metrics.median_exposed_ms,
-               all = metrics.median_step_ms;
-  if (!(all > 0)) return "";
-  const double compute = std::max(0.0, all - wait - exposed);
-  return concat(
-      heading(runs, "One step"), "\n",
-      timeline_html(concat("A step takes ", duration_text(all / 1000), " in the median"), all,
-                    {{.name = "rank 0",
-                      .blocks = {{"wait for data", "k8", 0, wait},
-                                 {"compute", "k1", wait, wait + compute},
-                                 {"wait for ranks", "k4", wait + compute, all}}}}),
-      tag("p", concat("Waiting for data takes ", duration_text(wait / 1000), " and waiting for other ranks ",
-                      duration_text(exposed / 1000), ". With ", tag("code", "log.trace=steps"),
-                      " a run records the spans of some steps, and this figure shows one of them.")),
-      "\n");
-}
-
 }  // namespace
+
+std::string heading_html(size_t runs, const std::string& text) { return tag(runs == 1 ? "h2" : "h3", text); }
 
 std::string history_html(const RunFiles& run, size_t style, size_t runs) {
   if (starts_of(run).empty()) return "";
-  std::string html = heading(runs, "Starts, failures and snapshots") + "\n";
+  std::string html = heading_html(runs, "Starts, failures and snapshots") + "\n";
   Chart chart{.title = "Steps over time",
               .unit = "thin green: snapshots; dashed: starts and stops; thick red: failures",
               .over = ChartX::time,
@@ -267,31 +182,13 @@ std::string memory_html(const RunFiles& run, size_t runs) {
   }
   if (bars.empty()) return "";
   std::ranges::stable_sort(bars, std::greater<>(), &NamedBar::value);
-  return concat(heading(runs, "Memory by scope"), "\n", bars_html("Peaks of rank 0 in its last start", bars),
-                total.empty()
-                    ? ""
+  if (bars.size() > most_bars) bars.resize(most_bars);
+  return concat(
+      heading_html(runs, "Memory by scope"), "\n", bars_html("Peaks of rank 0 in its last start", bars),
+      total.empty() ? ""
                     : tag("p class=\"soft\"",
                           concat("Scopes peak at different times. Together they peaked at ", total, ".")),
-                "\n");
-}
-
-std::string step_html(const RunFiles& run, size_t runs) {
-  const auto first = run.traces.empty() ? std::nullopt : median_step(run.traces.front());
-  if (!first) return medians_html(run.metrics, runs);
-  std::vector<TimelineRow> rows;
-  double milliseconds = 0;
-  for (const RankSpans& trace : run.traces) {
-    const auto step = step_of(trace, first->number);
-    if (!step) continue;
-    milliseconds = std::max(milliseconds, step->end - step->begin);
-    for (TimelineRow& row : rows_of(trace, *step, run.traces.size() > 1)) rows.push_back(std::move(row));
-  }
-  if (!(milliseconds > 0)) return medians_html(run.metrics, runs);
-  return concat(
-      heading(runs, "One step"), "\n",
-      timeline_html(concat("Step ", whole_text(first->number), ", the median of those that were recorded"),
-                    milliseconds, rows),
-      totals_html(run.traces.front(), *first), "\n");
+      "\n");
 }
 
 }  // namespace lockstep

@@ -19,6 +19,7 @@ namespace lockstep {
 namespace {
 
 constexpr size_t most_key_bytes = 100;
+constexpr size_t most_fact_bytes = 20'000;
 /// The values of a row of differences have at most so many bytes together, and a table so many rows.
 constexpr size_t most_value_bytes = 1000;
 constexpr size_t most_differences = 80;
@@ -82,6 +83,7 @@ std::string fact(const std::string& name, const std::string& value, size_t chara
 std::string start_facts(const RunFiles& run) {
   std::string short_ones, long_ones;
   for (const auto& [name, value] : last_facts(run.events, "start")) {
+    if (name.size() > most_key_bytes || short_ones.size() + long_ones.size() > most_fact_bytes) continue;
     const bool is_long = value.size() > 24;
     (is_long ? long_ones : short_ones) +=
         fact(upper_case(name.substr(0, 1)) + name.substr(1), escaped(value, 400), value.size());

@@ -19,6 +19,9 @@ std::string differences_html(const std::vector<RunFiles>& runs);
 /// Charts over the steps, with the lines of all runs.
 std::string charts_html(const std::vector<RunFiles>& runs);
 
+/// Returns the heading of a section of a run. On a page of several runs it is below that of its run.
+std::string heading_html(size_t runs, const std::string& text);
+
 // `runs` are on the page. They bound its length, and decide the levels of its headings.
 
 /// Starts, failures, snapshots and audits of a run.

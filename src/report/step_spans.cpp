@@ -21,8 +21,10 @@ using Field = JsonField<Json>;
 constexpr size_t most_trace_bytes = size_t{64} << 20;
 /// A double has the microseconds of longer times no more.
 constexpr int64_t most_microseconds = int64_t{1} << 53;
+/// No span of a run has a longer name.
+constexpr size_t most_span_name_bytes = 40;
 /// A page shows no more ranks.
-constexpr size_t most_ranks = 8;
+constexpr size_t most_traces = 8;
 
 /// Returns the steps in their order. The last one ends with its own span.
 std::vector<TracedStep> steps_of(const RankSpans& trace) {
@@ -52,7 +54,7 @@ RankSpans read_trace(const std::string& text, const std::string& origin) {
     if (trace.spans.empty()) first = begin;
     const double begin_ms = static_cast<double>(begin - first) / 1e3;
     trace.spans.push_back(
-        {.name = event["name"].text(),
+        {.name = shortened(event["name"].text(), most_span_name_bytes),
          .row = rows[row],
          .number = event.has("args") ? event["args"]["number"].whole<int64_t>() : -1,
          .begin = begin_ms,
@@ -77,7 +79,7 @@ std::vector<RankSpans> read_traces(const std::string& folder) {
     }
   }
   std::ranges::sort(traces, {}, &RankSpans::rank);
-  if (traces.size() > most_ranks) traces.resize(most_ranks);
+  if (traces.size() > most_traces) traces.resize(most_traces);
   return traces;
 }
 

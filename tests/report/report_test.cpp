@@ -160,7 +160,6 @@ TEST_F(ReportTest, SaysThatRunsEndWithTheSameParameters) {
 }
 
 TEST_F(ReportTest, StaysBelowAMegabyte) {
-  const std::string hostile(400, '"');
   std::string metrics, events, settings = "[train]\n";
   for (int64_t step = 1; step <= 3000; ++step)
     metrics +=
@@ -173,11 +172,27 @@ TEST_F(ReportTest, StaysBelowAMegabyte) {
     events += event_line("audit", at + 2, 5 * i, R"(,"wrong":")" + std::string(3000, '&') + "\"");
     events += event_line("failure", at + 9, 5 * i + 4, R"(,"cause":")" + std::string(3000, '&') + "\"");
   }
+  std::string memory, facts, trace = R"({"traceEvents":[)";
+  for (int i = 0; i < 400; ++i) {
+    memory += concat(",\"", std::string(100, '&'), i, "\":\"", i + 1, "\"");
+    facts += concat(",\"fact", i, "\":\"", std::string(100, '&'), "\"");
+  }
+  events += event_line("memory", 1, 1, memory) + event_line("start", 1, 1, facts);
+  for (int64_t row = 0; row < 4; ++row)
+    trace += concat(
+        R"({"name":"thread_name","ph":"M","pid":0,"tid":)", row, R"(,"args":{"name":")",
+        std::vector<const char*>{"step", "buckets", "data", "snapshots"}[static_cast<size_t>(row)], "\"}},");
+  trace += R"({"name":"step","ph":"X","ts":0,"dur":99999,"pid":0,"tid":0,"args":{"number":3}})";
+  for (int64_t i = 0; i < 1200; ++i)
+    trace += concat(",{\"name\":\"", std::string(60, '&'), i % 100, R"(","ph":"X","ts":)", 60 * (i / 4),
+                    R"(,"dur":)", 1 + i % 17, R"(,"pid":0,"tid":)", i % 4, "}");
   std::vector<std::string> folders;
   for (int i = 0; i < 12; ++i) {
     std::string own = settings;
     for (int key = 0; key < 100; ++key) own += concat("own_key_", key, " = ", i, std::string(300, '&'), "\n");
     folders.push_back(make_run(concat("run", i), metrics, events, own));
+    for (int rank = 0; rank < 8; ++rank)
+      write_text(concat(folders.back(), "/trace-rank", rank, ".json"), trace + "]}");
   }
   const std::string html = html_of(folders);
   EXPECT_LT(html.size(), 1'000'000U);
