@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "lockstep/config/settings.h"
+#include "lockstep/job/keys.h"
 
 namespace lockstep {
 

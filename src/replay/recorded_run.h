@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/config/settings.h"
+#include "lockstep/job/keys.h"
 #include "lockstep/snapshot/stored_snapshot.h"
 
 namespace lockstep {
