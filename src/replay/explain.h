@@ -25,7 +25,7 @@ struct StepDifference {
   std::string a, b;
 };
 
-/// The place of a difference. What is not known is empty or -1.
+/// The place of a difference. Unknown fields are empty or -1.
 struct DifferencePlace {
   int64_t step = 0;
   int64_t replica = -1;

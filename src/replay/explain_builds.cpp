@@ -203,6 +203,13 @@ BuildsResult compare_builds(const ComparedRuns& runs, const ExplainOptions& opti
   const std::string program_a = replay_of(runs.a, last, options.programs_a);
   const std::string program_b = replay_of(runs.b, last, options.programs_b);
   std::error_code ignored;
+  if (!program_a.empty() && fs::equivalent(program_a, program_b, ignored)) {
+    explanation.because =
+        concat(fs::path(program_a).parent_path().string(),
+               " had both builds, one after the other. Build the older one again in another "
+               "folder, and name that by --programs-a or --programs-b.");
+    return BuildsResult::unavailable;
+  }
   for (const auto& [program, name] : {std::pair(program_a, "a"), std::pair(program_b, "b")})
     if (!fs::is_regular_file(program, ignored)) {
       explanation.because =

@@ -85,10 +85,10 @@ bool find_wrong_snapshot(const ComparedRuns& runs, int64_t last, Explanation& ex
       explanation.cause = "snapshot";
       explanation.run = name;
       explanation.place = place_of(*difference, step);
-      explanation.because =
-          concat("The snapshot of step ", step, " of ", name, " is not what the steps before it compute: ",
-                 describe(*difference, "the steps computed again", "the snapshot"),
-                 ". The memory, the disk or somebody has changed it. The run went on from it.");
+      explanation.because = concat(
+          "The snapshot of step ", step, " of ", name, " has other values than its steps compute: ",
+          describe(*difference, "the steps computed again", "the snapshot"),
+          ". The processor, the memory or the disk of ", name, " was wrong, or the snapshot was changed.");
       return true;
     }
   }
@@ -105,7 +105,7 @@ void describe_fault(const ComparedRuns& runs, const RecordedRun& right, const Re
              ". The processor or the memory of ", name, " was wrong in that step.");
   ReplayedRun computed(right, runs.tasks, runs.world);
   computed.load(step - 1);
-  // The step after the last one whose bits were equal may have received a wrong update.
+  // The update before this step may have been wrong. Then a snapshot between them shows it.
   computed.go_to(step - 1);
   bool later_are_right = step < wrong.last_step();
   constexpr int64_t most_steps = 100;
@@ -119,9 +119,7 @@ void describe_fault(const ComparedRuns& runs, const RecordedRun& right, const Re
       if (difference)
         explanation.because += concat(" Its snapshot of step ", computed.steps_done(), ": ",
                                       describe(*difference, "the steps computed again", "the snapshot"), ".");
-      if (difference && explanation.place->parameter.empty()) {
-        explanation.place = place_of(*difference, step);
-      }
+      if (difference) explanation.place = place_of(*difference, step);
     }
     if (computed.steps_done() == end) break;
     const ReplayedStep next = computed.next();

@@ -177,6 +177,19 @@ TEST_F(Explain, NamesALineThatWasChanged) {
   EXPECT_EQ(json["place"]["step"], 5);
 }
 
+TEST_F(Explain, SaysThatABuildIsGone) {
+  train_tiny(own_ / "other");
+  replace_in_file(own_ / "other/events.jsonl", "flags ", "flags -ffast-math ");
+  replace_in_file(own_ / "other/metrics.jsonl", "\"loss_bits\":\"4", "\"loss_bits\":\"5");
+  const Json json = explained(base(), own_ / "other");
+  EXPECT_EQ(json["cause"], "build");
+  ASSERT_EQ(json["builds"].size(), 1U) << json;
+  EXPECT_TRUE(json["builds"][0]["b"].get<std::string>().starts_with("flags -ffast-math ")) << json;
+  EXPECT_NE(json["because"].get<std::string>().find("had both builds, one after the other"),
+            std::string::npos)
+      << json;
+}
+
 TEST_F(Explain, RefusesWhatIsNoRun) {
   const Outcome outcome = run_program_named("explain", base() + " " + own_.path());
   EXPECT_EQ(outcome.exit_code, 2);
