@@ -69,16 +69,16 @@ void ReplayedRun::load(const StoredSnapshot& snapshot) {
 std::vector<MicroBatchInput> ReplayedRun::next_inputs() {
   loader_->seek(steps_done_);
   const Step step = loader_->next();
+  const std::optional<GradScale> scale = grad_scale();
   std::vector<MicroBatchInput> inputs;
   const std::vector<MicroBatch>& slices = engine_->data_parallel.setup.micro_batches;
   for (size_t i = 0; i < slices.size(); ++i)
-    inputs.push_back(
-        {.batch = step.batches[i],
-         .index = slices[i].index,
-         .step = steps_done_ + 1,
-         .epoch = step.epoch,
-         .inverse_count = step.inverse_count,
-         .loss_scale = engine_->scaler ? std::optional(engine_->scaler->state().scale) : std::nullopt});
+    inputs.push_back({.batch = step.batches[i],
+                      .index = slices[i].index,
+                      .step = steps_done_ + 1,
+                      .epoch = step.epoch,
+                      .inverse_count = step.inverse_count,
+                      .loss_scale = scale ? std::optional(scale->scale) : std::nullopt});
   return inputs;
 }
 

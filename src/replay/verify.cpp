@@ -146,6 +146,8 @@ class Verifier {
         return fail(problem);
       if (snapshot.state().step != replayed_.steps_done())
         return fail(concat(snapshot.name(), " says that it is of step ", snapshot.state().step));
+      if (const std::string problem = problem_of_state(snapshot.state()); !problem.empty())
+        return fail(concat(problem, " in ", snapshot.name()));
       ReplayedRun stored(run_, tasks_, world_);
       stored.load(snapshot);
       ++result_.snapshots;
@@ -155,6 +157,17 @@ class Verifier {
     } catch (const UserError& problem) {
       fail(problem.what());
     }
+  }
+
+  /// Returns a problem of the numbers of a snapshot, or an empty text.
+  std::string problem_of_state(const Snapshot& state) const {
+    if (state.optimizer_steps != replayed_.updates())
+      return concat("the optimizer made ", counted(replayed_.updates(), "update"), ", and ",
+                    state.optimizer_steps);
+    if (state.grad_scale != replayed_.grad_scale()) return "the loss scale is another than";
+    const std::vector<RunOrigin>& origins = state.chain.origins;
+    if (!origins.empty() && origins.back().scope != state.scope) return "the scope is not that of the chain";
+    return "";
   }
 
   void check_end() {

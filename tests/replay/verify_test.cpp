@@ -166,6 +166,10 @@ TEST_F(Verify, NamesAForgedSnapshot) {
   folder = copy();
   forge_snapshot(folder, 4, 2, 5);
   expect_fails(folder, 4, ".exp_avg_sq");
+  folder = copy();
+  const auto nothing = int64_t{1} << 40;
+  forge_snapshot(folder, 4, 0, nothing, [](Snapshot& snapshot) { snapshot.optimizer_steps = 5; });
+  expect_fails(folder, 4, "the optimizer made 4 updates, and 5 in ");
 }
 
 TEST_F(Verify, NamesAForgedChain) {
