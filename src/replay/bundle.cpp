@@ -2,6 +2,7 @@
 #include "lockstep/replay/bundle.h"
 
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -30,7 +31,7 @@ constexpr const char* values_file = "model.safetensors";
 constexpr const char* batch_file = "batch.safetensors";
 constexpr const char* tokenizer_file = "tokenizer.json";
 
-std::string path_of(const std::string& folder, const char* file) { return concat(folder, "/", file); }
+std::string path_of(const std::string& folder, const std::string& file) { return concat(folder, "/", file); }
 
 Json json_of(const RecordedRun& run, const RunTasks& tasks, const StepReplay& step,
              const std::string& program) {
@@ -64,6 +65,16 @@ Tensor tensor_in(const SafeTensors& file, const std::string& name, const std::st
   for (const NamedTensor& tensor : file.tensors)
     if (tensor.name == name) return tensor.tensor;
   throw UserError(concat(path, " has no tensor ", name));
+}
+
+/// Throws UserError that names a file whose hash is not that of the bundle.
+void require_whole(const Field& json, const std::string& folder) {
+  for (const auto& [file, hash] : json["files"].members()) {
+    hash.require_is(file.find('/') == std::string::npos, "a file of the bundle's own folder");
+    const std::string path = path_of(folder, file);
+    require(hash.text() == hash_text(hash_of(read_named_file(path))), path,
+            " is damaged: its hash is not that in ", bundle_file);
+  }
 }
 
 std::optional<double> number_of(const Field& field) {
@@ -126,16 +137,20 @@ void write_bundle(const std::string& folder, const RecordedRun& run, const RunTa
   require(fs::is_empty(folder, problem) && !problem, "--bundle ", folder,
           " has files already: name a new folder");
   const Batch& batch = step.traced[0].inputs[0].batch;
-  write_file(path_of(folder, settings_file), to_ini(run.settings));
-  write_file(path_of(folder, values_file), to_safetensors({.tensors = step.before, .metadata = {}}));
-  write_file(
-      path_of(folder, batch_file),
-      to_safetensors({.tensors = {{"inputs", batch.inputs}, {"targets", batch.targets}}, .metadata = {}}));
-  if (const Tokenizer* tokenizer = tasks.tokenizer())
-    write_file(path_of(folder, tokenizer_file), tokenizer->to_json());
+  std::map<std::string, std::string> files = {
+      {settings_file, to_ini(run.settings)},
+      {values_file, to_safetensors({.tensors = step.before, .metadata = {}})},
+      {batch_file,
+       to_safetensors({.tensors = {{"inputs", batch.inputs}, {"targets", batch.targets}}, .metadata = {}})}};
+  if (const Tokenizer* tokenizer = tasks.tokenizer()) files[tokenizer_file] = tokenizer->to_json();
   const std::string program = fs::path(run.start_of(step.replayed.step).program).filename().string();
+  Json json = json_of(run, tasks, step, program);
+  for (const auto& [file, content] : files) {
+    write_file(path_of(folder, file), content);
+    json["files"][file] = hash_text(hash_of(content));
+  }
   // Written last: a folder with it is whole.
-  write_file(path_of(folder, bundle_file), json_of(run, tasks, step, program).dump(2) + "\n");
+  write_file(path_of(folder, bundle_file), json.dump(2) + "\n");
 }
 
 BundleReplay replay_bundle(const std::string& folder, const SettingLayer& overrides, const World& world,
@@ -144,6 +159,7 @@ BundleReplay replay_bundle(const std::string& folder, const SettingLayer& overri
   const Field json(read_named_file(path), path, most_bytes);
   require(json["format"].whole() == bundle_format, path, " has the format ", json["format"].shown(),
           "; this program reads format ", bundle_format);
+  require_whole(json, folder);
   const Job job = resolve(settings_in(folder, overrides), world);
   std::error_code ignored;
   BundleReplay bundle;
