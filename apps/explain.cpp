@@ -4,9 +4,9 @@
 #include <string>
 
 #include "lockstep/comm/world.h"
+#include "lockstep/job/overrides.h"
 #include "lockstep/program/command_line.h"
 #include "lockstep/program/program.h"
-#include "lockstep/replay/overrides.h"
 
 using namespace lockstep;
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <filesystem>
 #include <string>
 
 #include "lockstep/comm/world.h"
 #include "lockstep/core/error.h"
-#include "lockstep/core/file.h"
 #include "lockstep/job/keys.h"
+#include "lockstep/job/overrides.h"
 #include "lockstep/program/command_line.h"
 #include "lockstep/program/program.h"
 #include "lockstep/replay/bundle.h"
 #include "lockstep/replay/describe_step.h"
-#include "lockstep/replay/overrides.h"
 #include "lockstep/replay/replay_step.h"
 
 using namespace lockstep;
@@ -43,14 +43,31 @@ void describe(CommandLine& line, Options& options) {
            {.type = "FOLDER", .is_path = true});
 }
 
+/// Writes the file of --dump. A path that cannot be written is an error of the command line.
 template <class Replay>
 void dump(const Options& options, const Replay& replay) {
-  if (!options.dump.empty()) write_file(options.dump, to_safetensors(tensors_of(replay)));
+  if (options.dump.empty()) return;
+  try {
+    write_output_to(options.dump, to_safetensors(tensors_of(replay)));
+  } catch (const Error& problem) {
+    throw UserError(concat("--dump: ", problem.what()));
+  }
+}
+
+void require_new(const std::string& path) {
+  std::error_code ignored;
+  require(!std::filesystem::is_regular_file(path, ignored), "--dump ", path,
+          " exists already: name a new file");
 }
 
 int replay_from_bundle(const Options& options, const SettingLayer& overrides, const World& world) {
   require(options.bundle.empty(), "--bundle ", options.bundle, ": ", options.run,
           " is a bundle itself; copy the folder");
+  const ReplayOptions& replay = options.replay;
+  require(replay.step == 0 && replay.replica == 0 && replay.micro_batch < 0 && !replay.from_start,
+          options.run,
+          " is a bundle of one micro-batch of one step: leave out --step, --replica, "
+          "--micro-batch and --from-start");
   const BundleReplay bundle = replay_bundle(options.run, overrides, world, !options.dump.empty());
   write_output(options.json ? to_json(bundle) : describe(bundle));
   dump(options, bundle.replica);
@@ -59,11 +76,12 @@ int replay_from_bundle(const Options& options, const SettingLayer& overrides, co
 
 int replay(Options options, const SettingLayer& overrides) {
   const World world = World::alone();
+  require_new(options.dump);
   if (is_bundle(options.run)) return replay_from_bundle(options, overrides, world);
-  const RecordedRun run = read_run(options.run);
+  const RecordedRun run = read_run(options.run, overrides);
   require(options.replay.step > 0, "--step is missing: ", options.run, " has the steps 1 to ",
           run.last_step());
-  require_reach(run, options.replay.step, options.replay.from_start);
+  require_fit(run, options.replay);
   if (!options.bundle.empty()) {
     require(options.replay.replica >= 0, "--bundle packs one micro-batch: name its --replica");
     options.replay.micro_batch = std::max<int64_t>(options.replay.micro_batch, 0);

@@ -3,7 +3,7 @@
 #include "lockstep/core/version.h"
 #include "lockstep/job/load_job.h"
 #include "lockstep/program/command_line.h"
-#include "lockstep/replay/mlp_task.h"
+#include "lockstep/train/mlp_task.h"
 #include "lockstep/train/trainer.h"
 
 using namespace lockstep;

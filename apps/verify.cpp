@@ -5,9 +5,9 @@
 
 #include "lockstep/comm/world.h"
 #include "lockstep/core/log.h"
+#include "lockstep/job/overrides.h"
 #include "lockstep/program/command_line.h"
 #include "lockstep/program/program.h"
-#include "lockstep/replay/overrides.h"
 
 using namespace lockstep;
 
@@ -19,7 +19,7 @@ struct Options {
 };
 
 int verify(const Options& options, const SettingLayer& overrides) {
-  const RecordedRun run = read_run(options.run);
+  const RecordedRun run = read_run(options.run, overrides);
   const Interval& interval = options.interval;
   run.require_step(interval.first);
   if (interval.last != 0) run.require_step(interval.last);

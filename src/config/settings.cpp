@@ -214,7 +214,7 @@ std::string semantic_lines(const KeyTable& keys, const std::string& ini, const s
   std::string lines;
   for (const Setting& setting : parse_ini(ini, file))
     if (const Key* key = keys.known(setting.key); key && key->key_class == KeyClass::semantic)
-      lines += concat(setting.key, " = ", setting.value, "\n");
+      lines += concat(setting.key, " = ", key->canonical(setting.value, file + ": "), "\n");
   return lines;
 }
 

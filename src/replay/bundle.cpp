@@ -69,6 +69,8 @@ Tensor tensor_in(const SafeTensors& file, const std::string& name, const std::st
 
 /// Throws UserError that names a file whose hash is not that of the bundle.
 void require_whole(const Field& json, const std::string& folder) {
+  for (const char* file : {settings_file, values_file, batch_file})
+    require(json["files"].has(file), path_of(folder, bundle_file), " has no hash of ", file);
   for (const auto& [file, hash] : json["files"].members()) {
     hash.require_is(file.find('/') == std::string::npos, "a file of the bundle's own folder");
     const std::string path = path_of(folder, file);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/file.h"
+#include "lockstep/core/hash.h"
 #include "lockstep/core/text.h"
 #include "lockstep/job/keys.h"
 #include "lockstep/replay/explain.h"
@@ -28,6 +30,7 @@ void compare_keys(const RecordedRun& a, const RecordedRun& b, Explanation& expla
 }
 
 void compare_data(const RecordedRun& a, const RecordedRun& b, Explanation& explanation) {
+  if (a.data.empty() || b.data.empty()) return;  // a file is missing, which is no difference of the data
   std::set<std::string> names;
   for (const auto& [name, hash] : a.data) names.insert(name);
   for (const auto& [name, hash] : b.data) names.insert(name);
@@ -78,10 +81,11 @@ void compare_starts(const RecordedRun& a, const RecordedRun& b, int64_t last, Ex
   const RecordedStart start_a = a.start_of(last), start_b = b.start_of(last);
   const std::string program_a = fs::path(start_a.program).filename().string();
   const std::string program_b = fs::path(start_b.program).filename().string();
-  if (program_a != program_b) explanation.decisive.push_back({"program", "program", program_a, program_b});
+  if (program_a != program_b && !program_a.empty() && !program_b.empty())
+    explanation.decisive = {{"program", "program", program_a, program_b}};
   const std::string build_a = facts_of(a, &RecordedStart::build),
                     build_b = facts_of(b, &RecordedStart::build);
-  if (build_a != build_b && program_a == program_b)
+  if (build_a != build_b && program_a == program_b && !build_a.empty() && !build_b.empty())
     explanation.builds.push_back(
         {"build", "build", parts_beyond(build_a, build_b), parts_beyond(build_b, build_a)});
 }
@@ -135,10 +139,27 @@ void find_decisive_cause(const RecordedRun& a, const RecordedRun& b, Explanation
   std::vector<std::string> names;
   std::string place;
   for (const FactDifference& difference : explanation.decisive) {
-    names.push_back(difference.name);
+    names.push_back(difference.kind == "data" ? "the " + difference.name + " of the data" : difference.name);
     if (difference.kind == "data" && place.empty()) place = place_in_data(a, b, difference.name);
   }
   explanation.because = concat(joined(names), names.size() == 1 ? " differs" : " differ", place, ".");
+}
+
+/// Returns the first step of which both runs have a snapshot, and with other tensors.
+std::optional<StepDifference> first_other_snapshot(const RecordedRun& a, const RecordedRun& b) {
+  const std::vector<int64_t> of_b = b.snapshot_steps();
+  for (const int64_t step : a.snapshot_steps()) {
+    if (std::ranges::count(of_b, step) == 0) continue;
+    const auto files_of = [step](const RecordedRun& run) {
+      const auto json = nlohmann::json::parse(run.snapshot_before(step)->text(), nullptr, false);
+      std::string tensors;
+      for (const auto& [name, file] : json["state"]["files"].items()) tensors += file["tensors"].dump();
+      return hash_text(hash_of(tensors));
+    };
+    const std::string in_a = files_of(a), in_b = files_of(b);
+    if (in_a != in_b) return StepDifference{step, "the hash of the snapshot", in_a, in_b};
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -149,6 +170,7 @@ Explanation compare_records(const RecordedRun& a, const RecordedRun& b) {
   compare_keys(a, b, explanation);
   compare_data(a, b, explanation);
   explanation.first = first_difference(a, b);
+  if (!explanation.first && explanation.decisive.empty()) explanation.first = first_other_snapshot(a, b);
   compare_starts(a, b, explanation.first ? explanation.first->step : explanation.compared, explanation);
   if (!explanation.decisive.empty() && explanation.first) find_decisive_cause(a, b, explanation);
   return explanation;

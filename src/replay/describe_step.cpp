@@ -233,10 +233,11 @@ std::string describe(const StepReplay& step, const Tokenizer* tokenizer) {
              step.began_at > 0 ? concat("the snapshot of step ", step.began_at) : "the initial values", "\n");
   text += concat("loss ", result.loss, " (", step.replayed.loss_bits(), "), gradient norm ",
                  result.gradient_norm, ", learning rate ", step.replayed.learning_rate, ": ",
-                 step.is_equal() ? "the bits of the run"
-                                 : concat("NOT the bits of the run, which has the loss ", step.recorded.loss,
-                                          " (", step.recorded.loss_bits, ") and the norm ",
-                                          step.recorded.gradient_norm, step.hint),
+                 step.recorded.step == 0 ? "metrics.jsonl has no line of the step"
+                 : step.is_equal()       ? "the bits of the run"
+                                         : concat("NOT the bits of the run, which has the loss ",
+                                                  step.recorded.loss, " (", step.recorded.loss_bits,
+                                                  ") and the norm ", step.recorded.gradient_norm, step.hint),
                  "\n");
   for (const ReplicaTrace& replica : step.traced) text += describe(replica, tokenizer);
   return text;

@@ -39,8 +39,8 @@ void find_cause(const ComparedRuns& runs, const ExplainOptions& options, Explana
                      " of B have other bits.");
   }
   if (builds == BuildsResult::equal) return;
-  // A fault and another build look alike.
-  explanation.cause = "build";
+  // A fault and another build look alike. A wrong record does not.
+  if (explanation.cause != "record") explanation.cause = "build";
   explanation.because += " The builds differ. " + about_builds;
 }
 
@@ -67,11 +67,13 @@ Json json_of(const DifferencePlace& place) {
   return json;
 }
 
+std::string shown(const std::string& value) { return value.empty() ? "empty" : shortened(value, 200); }
+
 std::string list_of(const std::vector<FactDifference>& differences, size_t most) {
   std::string text;
   for (size_t i = 0; i < differences.size() && i < most; ++i)
-    text += concat("  ", differences[i].name, ": ", shortened(differences[i].a, 200), " in A, ",
-                   shortened(differences[i].b, 200), " in B\n");
+    text += concat("  ", differences[i].name, ": ", shown(differences[i].a), " in A, ",
+                   shown(differences[i].b), " in B\n");
   if (differences.size() > most) text += concat("  and ", differences.size() - most, " more\n");
   return text;
 }
@@ -80,6 +82,7 @@ std::string list_of(const std::vector<FactDifference>& differences, size_t most)
 
 Explanation explain(const RecordedRun& a, const RecordedRun& b, const World& world,
                     const ExplainOptions& options) {
+  settings_of_replay(a, options.overrides);  // refuses a key that fixes the bits
   Explanation explanation = compare_records(a, b);
   if (!explanation.decisive.empty()) return explanation;
   if (!explanation.first) return explanation;
@@ -100,8 +103,7 @@ std::string describe(const Explanation& explanation) {
   else
     text += "They did not have to be equal:\n" + list_of(explanation.decisive, 12);
   if (!explanation.builds.empty()) text += "Their builds differ:\n" + list_of(explanation.builds, 4);
-  if (!explanation.others.empty())
-    text += "Keys that do not change bits differ, too:\n" + list_of(explanation.others, 6);
+  if (!explanation.others.empty()) text += "Other keys differ, too:\n" + list_of(explanation.others, 6);
   if (explanation.first)
     text +=
         concat("\nThe first difference is in step ", explanation.first->step, ": ", explanation.first->what,

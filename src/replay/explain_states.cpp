@@ -18,6 +18,7 @@ namespace {
 bool is_reproduced(const RecordedRun& run, const ReplayedStep& step) {
   const RecordedStep* const recorded = run.step(step.step);
   return recorded == nullptr || (recorded->loss_bits == step.loss_bits() &&
+                                 same_number(recorded->learning_rate, step.learning_rate) &&
                                  same_number(recorded->gradient_norm, step.result.gradient_norm));
 }
 
@@ -75,24 +76,25 @@ bool find_wrong_snapshot(const ComparedRuns& runs, int64_t last, Explanation& ex
       if (step <= last) steps.insert(step);
   ReplayedRun computed(runs.a, runs.tasks, runs.world);
   computed.begin();
+  std::set<std::string> wrong;
   for (const int64_t step : steps) {
     computed.go_to(step);
     for (const auto& [run, name] : {std::pair(&runs.a, "A"), std::pair(&runs.b, "B")}) {
-      const auto snapshot = snapshot_of(*run, step);
-      if (!snapshot) continue;
-      const auto difference = difference_from(runs, computed, *run, *snapshot);
+      const auto snapshot = wrong.contains(name) ? std::nullopt : snapshot_of(*run, step);
+      const auto difference = snapshot ? difference_from(runs, computed, *run, *snapshot) : std::nullopt;
       if (!difference) continue;
-      explanation.cause = "snapshot";
-      explanation.run = name;
-      explanation.place = place_of(*difference, step);
-      explanation.because = concat(
+      if (wrong.empty()) explanation.place = place_of(*difference, step);
+      wrong.insert(name);
+      explanation.because += concat(
           "The snapshot of step ", step, " of ", name, " has other values than its steps compute: ",
           describe(*difference, "the steps computed again", "the snapshot"),
-          ". The processor, the memory or the disk of ", name, " was wrong, or the snapshot was changed.");
-      return true;
+          ". The processor, the memory or the disk of ", name, " was wrong, or the snapshot was changed. ");
     }
   }
-  return false;
+  if (wrong.empty()) return false;
+  explanation.cause = "snapshot";
+  explanation.run = joined(wrong, " and ");
+  return true;
 }
 
 void describe_fault(const ComparedRuns& runs, const RecordedRun& right, const RecordedRun& wrong,
@@ -102,12 +104,14 @@ void describe_fault(const ComparedRuns& runs, const RecordedRun& right, const Re
   explanation.place = DifferencePlace{.step = step};
   explanation.because =
       concat("Computing step ", step, " again gives the bits of the other run, not those of ", name,
-             ". The processor or the memory of ", name, " was wrong in that step.");
+             ". The processor or the memory of ", name,
+             " was wrong in that step, or in an earlier one "
+             "without a trace until then.");
   ReplayedRun computed(right, runs.tasks, runs.world);
   computed.load(step - 1);
   // The update before this step may have been wrong. Then a snapshot between them shows it.
   computed.go_to(step - 1);
-  bool later_are_right = step < wrong.last_step();
+  bool is_right_later = false, is_wrong_later = false;
   constexpr int64_t most_steps = 100;
   const int64_t end = std::min(wrong.last_step(), step + most_steps);
   bool is_compared = false;
@@ -120,18 +124,19 @@ void describe_fault(const ComparedRuns& runs, const RecordedRun& right, const Re
         explanation.because += concat(" Its snapshot of step ", computed.steps_done(), ": ",
                                       describe(*difference, "the steps computed again", "the snapshot"), ".");
       if (difference) explanation.place = place_of(*difference, step);
+      if (computed.steps_done() >= step) (difference ? is_wrong_later : is_right_later) = true;
     }
     if (computed.steps_done() == end) break;
     const ReplayedStep next = computed.next();
-    if (next.step > step) later_are_right &= is_reproduced(wrong, next);
+    if (next.step > step) (is_reproduced(wrong, next) ? is_right_later : is_wrong_later) = true;
     if (is_compared && next.step > step + 1) break;
   }
-  if (!later_are_right) return;
+  if (is_wrong_later || !is_right_later) return;
   explanation.cause = "record";
   explanation.because =
-      concat("Only the line of step ", step, " in the metrics.jsonl of ", name,
-             " is wrong: the steps after it have the bits that are computed again. The line "
-             "was changed, or the sum that it shows was.");
+      concat("Only the record of step ", step, " in the metrics.jsonl of ", name,
+             " is wrong: what follows has the bits that are computed again. The file was changed, or the "
+             "numbers that it shows were.");
 }
 
 }  // namespace lockstep

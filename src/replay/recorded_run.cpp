@@ -8,6 +8,7 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "lockstep/core/error.h"
@@ -44,19 +45,33 @@ std::optional<RecordedStep> step_in(const std::string& text) {
                         .loss = number_or_nan(line["loss"]),
                         .gradient_norm = number_or_nan(line["grad_norm"]),
                         .learning_rate = number_or_nan(line["lr"]),
+                        .validation_loss = line.has("val_loss")
+                                               ? std::optional(number_or_nan(line["val_loss"]))
+                                               : std::nullopt,
                         .validation_bits = line.has("val_loss_bits") ? line["val_loss_bits"].text() : ""};
   } catch (const UserError&) {
     return std::nullopt;
   }
 }
 
-std::vector<RecordedStep> read_steps(const std::string& path) {
-  std::vector<RecordedStep> steps;
+/// Returns whether a text is the last line of a complete run, or one that a crash has torn.
+bool is_end(const std::string& text) {
+  if (!text.ends_with('}')) return true;
+  return text.starts_with("{\"done\":");
+}
+
+/// Reads the steps, and where a line is not the next one.
+void read_steps(const std::string& path, RecordedRun& run) {
   std::ifstream lines(path, std::ios::binary);
-  for (std::string line; std::getline(lines, line);)
-    if (auto step = step_in(line); step && (steps.empty() || step->step > steps.back().step))
-      steps.push_back(*std::move(step));
-  return steps;
+  bool has_ended = false;
+  for (std::string line; std::getline(lines, line);) {
+    auto step = step_in(line);
+    const bool is_next = step && step->step > run.last_step() && !has_ended;
+    if (!is_next && (step || has_ended || !is_end(line)) && run.odd_line_after < 0)
+      run.odd_line_after = run.last_step();
+    has_ended |= !step && is_end(line);
+    if (is_next) run.steps.push_back(*std::move(step));
+  }
 }
 
 /// Reads lines of hash_lines().
@@ -84,6 +99,12 @@ std::string fact(const RunEvent& event, const std::string& name) {
 
 SnapshotStore store_of(const std::string& snapshots) { return {snapshots, 1}; }
 
+/// Logs the problem of a damaged snapshot once.
+void warn_once(const std::string& problem) {
+  static std::set<std::string> known;
+  if (known.insert(problem).second) log_warning(problem);
+}
+
 }  // namespace
 
 const RecordedStep* RecordedRun::step(int64_t number) const {
@@ -98,8 +119,10 @@ RecordedStart RecordedRun::start_of(int64_t number) const {
   return newest;
 }
 
-void RecordedRun::require_step(int64_t number) const {
-  require(number >= 1 && number <= last_step(), folder, " has no step ", number, ": its steps are 1 to ",
+void RecordedRun::require_step(int64_t number, bool or_next) const {
+  const bool is_open = parameters_hash.empty() && number_in<int64_t>(settings["train.steps"]) > last_step();
+  const int64_t last = last_step() + (or_next && is_open ? 1 : 0);
+  require(number >= 1 && number <= last, folder, " has no step ", number, ": its steps are 1 to ",
           last_step());
 }
 
@@ -108,7 +131,7 @@ std::vector<int64_t> RecordedRun::snapshot_steps() const {
   if (snapshots.empty()) return all;
   const SnapshotStore store = store_of(snapshots);
   int64_t end = std::numeric_limits<int64_t>::max();
-  while (const auto found = store.newest([](const std::string& problem) { log_warning(problem); }, end)) {
+  while (const auto found = store.newest(warn_once, end)) {
     end = found->state().step;
     all.insert(all.begin(), end);
   }
@@ -117,7 +140,7 @@ std::vector<int64_t> RecordedRun::snapshot_steps() const {
 
 std::optional<StoredSnapshot> RecordedRun::snapshot_before(int64_t most_steps) const {
   if (snapshots.empty()) return std::nullopt;
-  return store_of(snapshots).newest([](const std::string& problem) { log_warning(problem); }, most_steps + 1);
+  return store_of(snapshots).newest(warn_once, most_steps + 1);
 }
 
 std::string scope_hint(const RecordedStart& start, const std::string& here) {
@@ -131,7 +154,7 @@ std::string shortest_text(double number) {
   return {digits.data(), end};
 }
 
-RecordedRun read_run(const std::string& given) {
+RecordedRun read_run(const std::string& given, const SettingLayer& overrides) {
   std::string folder = given;
   while (folder.size() > 1 && folder.back() == '/') folder.pop_back();
   const std::string metrics = required_file(folder, "metrics.jsonl");
@@ -141,13 +164,16 @@ RecordedRun read_run(const std::string& given) {
   run.settings.replace("log.dir", folder);
   run.semantic_lines = semantic_lines(job_keys(), text, settings);
   run.data = read_data(folder + "/data.hash");
-  run.steps = read_steps(metrics);
+  read_steps(metrics, run);
   require(!run.steps.empty(), metrics, " has no step: the run has not ended one");
   run.parameters_hash = read_metrics_end(metrics).parameters_hash;
   for (const RunEvent& event : read_events(folder))
     if (event.what == "start")
       run.starts.push_back({event.step, fact(event, "program"), fact(event, "build"), fact(event, "scope")});
   run.snapshots = place_of_snapshots(text, settings, folder);
+  for (const auto& [key, value, origin] : overrides)
+    if (key == "snapshot.path")
+      run.snapshots = place_of_snapshots(concat("[snapshot]\npath = ", value), "command line", folder);
   return run;
 }
 

@@ -20,7 +20,8 @@ struct RecordedStep {
   double loss = 0.0;      ///< NaN if it was not finite
   double gradient_norm = 0.0;
   double learning_rate = 0.0;
-  std::string validation_bits = {};  ///< of the validation loss after the step, as fp32; empty: none
+  std::optional<double> validation_loss = {};  ///< after the step
+  std::string validation_bits = {};            ///< of that loss, as fp32; empty: none
 };
 
 /// A start of a run, as events.jsonl has it. Facts that the run did not record are empty.
@@ -38,9 +39,10 @@ struct RecordedRun {
   std::string semantic_lines = {};               ///< of its config.ini
   std::map<std::string, std::string> data = {};  ///< hashes of the data by name (hash_lines())
   std::vector<RecordedStep> steps = {};          ///< in order; lines that the file lacks are missing
-  std::string parameters_hash = {};              ///< only if the run is complete; else empty
-  std::vector<RecordedStart> starts = {};        ///< in the order of time
-  std::string snapshots = {};                    ///< folder or bucket; empty: none
+  int64_t odd_line_after = -1;  ///< a line after this step is neither the next step nor the end; -1: none
+  std::string parameters_hash = {};        ///< only if the run is complete; else empty
+  std::vector<RecordedStart> starts = {};  ///< in the order of time
+  std::string snapshots = {};              ///< folder or bucket; empty: none
 
   /// Returns the number of the last step; 0: none.
   int64_t last_step() const { return steps.empty() ? 0 : steps.back().step; }
@@ -48,8 +50,9 @@ struct RecordedRun {
   const RecordedStep* step(int64_t number) const;
   /// Returns the start that computed a step.
   RecordedStart start_of(int64_t number) const;
-  /// Throws UserError if the run did not end this step.
-  void require_step(int64_t number) const;
+  /// Throws UserError if the run did not end this step. With `or_next` it may be the first that it did not
+  /// end, where it may have diverged.
+  void require_step(int64_t number, bool or_next = false) const;
 
   /// Returns the steps of its snapshots in order. Damaged ones are left out, with a warning.
   std::vector<int64_t> snapshot_steps() const;
@@ -67,7 +70,8 @@ std::string scope_hint(const RecordedStart& start, const std::string& here);
 /// Returns the shortest text that names the number.
 std::string shortest_text(double number);
 
-/// Reads the folder of a run. Throws UserError that names the folder if it is not that of a run.
-RecordedRun read_run(const std::string& folder);
+/// Reads the folder of a run. `overrides` may have another snapshot.path. Throws UserError that names the
+/// folder if it is not that of a run.
+RecordedRun read_run(const std::string& folder, const SettingLayer& overrides = {});
 
 }  // namespace lockstep

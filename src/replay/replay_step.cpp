@@ -11,13 +11,20 @@
 namespace lockstep {
 
 bool StepReplay::is_equal() const {
+  if (recorded.step == 0) return true;
   return replayed.loss_bits() == recorded.loss_bits &&
          same_number(replayed.result.gradient_norm, recorded.gradient_norm);
 }
 
-void require_reach(const RecordedRun& run, int64_t step, bool from_start) {
-  run.require_step(step);
-  if (from_start || step == 1 || run.snapshot_before(step - 1)) return;
+void require_fit(const RecordedRun& run, const ReplayOptions& options) {
+  const auto number = [&run](const char* key) { return number_in<int64_t>(run.settings[key]).value_or(1); };
+  const int64_t step = options.step, replicas = number("dist.replicas");
+  run.require_step(step, true);
+  require(options.replica < replicas, "--replica ", options.replica, ": the run has the replicas 0 to ",
+          replicas - 1);
+  require(options.micro_batch < number("train.accumulate"), "--micro-batch ", options.micro_batch,
+          ": a replica has the micro-batches 0 to ", number("train.accumulate") - 1);
+  if (options.from_start || step == 1 || run.snapshot_before(step - 1)) return;
   const std::vector<int64_t> all = run.snapshot_steps();
   const std::string there =
       all.empty() ? "the run has none" : concat("the oldest is that of step ", all.front());
@@ -69,11 +76,6 @@ std::vector<std::vector<MicroBatchInput>> chosen(const std::vector<MicroBatchInp
 StepReplay replay_step(const RecordedRun& run, const RunTasks& tasks, const World& world,
                        const ReplayOptions& options) {
   const Job& job = tasks.job();
-  require(options.replica < job.dist.replicas, "--replica ", options.replica,
-          ": the run has the replicas 0 to ", job.dist.replicas - 1);
-  require(options.micro_batch < job.batches.accumulate, "--micro-batch ", options.micro_batch,
-          ": a replica has the micro-batches 0 to ", job.batches.accumulate - 1);
-  require_reach(run, options.step, options.from_start);
   ReplayedRun replayed(run, tasks, world);
   replayed.load(options.step - 1);
   const int64_t began_at = replayed.steps_done();

@@ -42,7 +42,7 @@ struct StepReplay {
   std::vector<NamedTensor> after;    ///< values after it; only if tensors are kept
   std::vector<ValuesHash> updated;   ///< of the values after it
 
-  /// Returns whether the loss and the gradient norm have the bits of the record.
+  /// Returns whether the loss and the gradient norm have the bits of the record, if it has them.
   bool is_equal() const;
 };
 
@@ -54,14 +54,15 @@ struct ReplayOptions {
   bool keeps_tensors = false;  ///< keep the values of all that is computed
 };
 
-/// Throws UserError unless the run has the step, and a snapshot before it or `from_start`.
-void require_reach(const RecordedRun& run, int64_t step, bool from_start);
+/// Throws UserError that names an option which does not fit the run, or if no snapshot is old enough and
+/// ReplayOptions::from_start is not set.
+void require_fit(const RecordedRun& run, const ReplayOptions& options);
 
 /// Computes micro-batches of one replica, which are in order.
 ReplicaTrace trace_replica(MicroBatchReplay& model, const std::vector<MicroBatchInput>& inputs,
                            bool keeps_tensors);
 
-/// Computes a step of a run again. Throws UserError naming the option that does not fit the run.
+/// Computes a step of a run again. The options fit the run.
 StepReplay replay_step(const RecordedRun& run, const RunTasks& tasks, const World& world,
                        const ReplayOptions& options);
 

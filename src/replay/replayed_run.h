@@ -58,6 +58,7 @@ class ReplayedRun {
   /// Returns the parameters and the optimizer's states after the steps that are done.
   const PlacedTensors& tensors() const { return *tensors_; }
   const ParameterSpace& space() const { return *space_; }
+  const TrainingTask& task() const { return *task_; }
   /// Returns how many updates were made, and the loss scale of fp16.
   int64_t updates() const { return engine_->optimizer->steps_taken(); }
   std::optional<GradScale> grad_scale() const {

@@ -7,8 +7,8 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/job/load_job.h"
-#include "lockstep/replay/mlp_task.h"
 #include "lockstep/train/language_task.h"
+#include "lockstep/train/mlp_task.h"
 
 namespace lockstep {
 namespace {
@@ -47,6 +47,7 @@ class LanguageTasks final : public RunTasks {
     ParameterGroup group(const std::string& name, const Tensor& tensor) const override {
       return task_.group(name, tensor);
     }
+    ModelLayout layout() const override { return task_.layout(); }
     bool load_initial_values(const World& world, PlacedTensors& tensors) const override {
       return task_.load_initial_values(world, tensors);
     }
@@ -91,7 +92,8 @@ void require_same_data(const RecordedRun& run, const TaskFacts& facts) {
       differing.push_back(name);
   }
   require(differing.empty(), "the data are not those of ", run.folder, ": the ", joined(differing),
-          " differs", "; name a copy of them by data.dataset=PATH");
+          " differs; name a copy of them by ",
+          differing == std::vector<std::string>{source_artifact} ? "model.from" : "data.dataset", "=PATH");
 }
 
 }  // namespace
@@ -106,8 +108,9 @@ Settings settings_of_replay(const RecordedRun& run, const SettingLayer& override
   for (const auto& [key, value, origin] : alone) settings.replace(key, value);
   for (const Setting& setting : overrides) {
     const Key& key = job_keys().find(setting.key, setting.origin);
-    require(key.key_class != KeyClass::semantic || setting.key == "train.device", setting.key,
-            " fixes the bits of ", run.folder, ", so it cannot be set: leave it out");
+    const bool is_place = setting.key == "train.device" || setting.key == "model.from";
+    require(key.key_class != KeyClass::semantic || is_place, setting.key, " fixes the bits of ", run.folder,
+            ", so it cannot be set: leave it out");
   }
   settings.add(overrides);
   return settings;
@@ -135,6 +138,7 @@ std::unique_ptr<RunTasks> tasks_without_data(const Job& job, const std::string& 
                                              std::shared_ptr<const Tokenizer> tokenizer,
                                              int64_t vocabulary_size) {
   if (name_of(program) == "train_mlp") return std::make_unique<MlpTasks>(job);
+  require(vocabulary_size > 0, "the bundle has no vocabulary, which a language model needs");
   LanguageData data;
   data.tokenizer = std::move(tokenizer);
   data.vocabulary_size = vocabulary_size;

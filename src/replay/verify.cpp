@@ -2,6 +2,7 @@
 #include "lockstep/replay/verify.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <utility>
@@ -16,7 +17,9 @@
 #include "lockstep/replay/replayed_run.h"
 #include "lockstep/replay/tensor_difference.h"
 #include "lockstep/snapshot/found_run.h"
+#include "lockstep/snapshot/snapshot_files.h"
 #include "lockstep/snapshot/snapshot_store.h"
+#include "lockstep/store/object_store.h"
 #include "lockstep/train/run_log.h"
 
 namespace lockstep {
@@ -28,6 +31,12 @@ struct ListedSnapshot {
   int64_t step = 0;          ///< as its name or its state tells; 0: neither does
   std::string problem = {};  ///< why its state cannot be read; only if the name does not tell the step
 };
+
+/// Returns whether a folder has the state of a snapshot. That of a bucket cannot vanish meanwhile.
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return !local_path(path) || std::filesystem::exists(path + "/" + state_file, ignored);
+}
 
 /// Returns the snapshot of this name. The name of the best one in a folder does not tell its step.
 ListedSnapshot listed(const std::string& path, const std::string& name) {
@@ -45,8 +54,12 @@ ListedSnapshot listed(const std::string& path, const std::string& name) {
 std::vector<ListedSnapshot> list_snapshots(const RecordedRun& run) {
   std::vector<ListedSnapshot> all;
   if (run.snapshots.empty()) return all;
-  for (const std::string& name : SnapshotStore(run.snapshots, 1).names())
-    all.push_back(listed(concat(run.snapshots, "/", name), name));
+  std::vector<std::string> names = SnapshotStore(run.snapshots, 1).names();
+  // Programs that use the model follow a link, which is no snapshot of the store.
+  for (const char* best : {"best", "best.old"})
+    if (std::ranges::count(names, best) == 0 && exists(concat(run.snapshots, "/", best)))
+      names.emplace_back(best);
+  for (const std::string& name : names) all.push_back(listed(concat(run.snapshots, "/", name), name));
   std::ranges::stable_sort(all, {}, &ListedSnapshot::step);
   return all;
 }
@@ -85,6 +98,19 @@ std::string problem_of_texts(const RecordedRun& run, const Snapshot& snapshot, c
   return "";
 }
 
+/// Returns a problem of the files of a snapshot besides the elements of its tensors, or an empty text.
+std::string problem_of_files(const ReplayedRun& replayed, const StoredSnapshot& snapshot) {
+  std::vector<std::string> names = snapshot.files();
+  for (const SnapshotFile& file : files_of(replayed.tensors(), replayed.task().layout())) {
+    if (std::erase(names, file.key) == 0) return file.key + " is missing";
+    const bool is_text = file.tensors.empty();
+    if (file.header != (is_text ? snapshot.read_text(file.key) : snapshot.file(file.key).header))
+      return concat(file.key, " has ", is_text ? "another text than" : "other tensors than",
+                    " this program writes");
+  }
+  return names.empty() ? "" : names.front() + " is no file of this model";
+}
+
 /// Holds computed steps against the record.
 class Verifier {
  public:
@@ -102,6 +128,11 @@ class Verifier {
         if (result_.holds() && snapshot.step == replayed_.steps_done()) check_snapshot(snapshot);
     }
     check_end();
+    const bool is_whole = result_.first == 1 && result_.last == run_.last_step();
+    for (const ListedSnapshot& one : snapshots)
+      if (is_whole && (one.step < 1 || one.step > result_.last) && exists(one.path))
+        fail(concat(one.path, one.problem.empty() ? concat(" is of step ", one.step) : ": " + one.problem,
+                    ", which is none of the steps of metrics.jsonl"));
   }
 
  private:
@@ -115,6 +146,8 @@ class Verifier {
   void check_step(const ReplayedStep& step) {
     const RecordedStep* const recorded = run_.step(step.step);
     if (recorded == nullptr) return fail("metrics.jsonl has no line of the step");
+    if (step.step == 1 && run_.odd_line_after == 0)
+      return fail("the line before it in metrics.jsonl is no step");
     const StepResult& computed = step.result;
     if (recorded->loss_bits != step.loss_bits())
       return fail(concat("the loss is ", computed.loss, " (", step.loss_bits(), "), but metrics.jsonl has ",
@@ -128,14 +161,19 @@ class Verifier {
     if (!same_number(recorded->learning_rate, step.learning_rate))
       return fail(concat("the learning rate is ", shortest_text(step.learning_rate),
                          ", but metrics.jsonl has ", shortest_text(recorded->learning_rate)));
-    if (!recorded->validation_bits.empty()) check_validation(recorded->validation_bits);
+    if (recorded->validation_loss) check_validation(*recorded->validation_loss, recorded->validation_bits);
+    if (run_.odd_line_after == step.step)
+      fail("the line after it in metrics.jsonl is neither the next step nor the end of a run");
   }
 
-  void check_validation(const std::string& recorded) {
-    const std::string computed = RunChain::bits_text(static_cast<float>(replayed_.validate()));
+  void check_validation(double recorded, const std::string& recorded_bits) {
+    const double computed = replayed_.validate();
+    const std::string bits = RunChain::bits_text(static_cast<float>(computed));
     ++result_.validations;
-    if (computed != recorded)
-      fail(concat("the validation loss has the bits ", computed, ", but metrics.jsonl has ", recorded));
+    validation_losses_.push_back(computed);
+    if (bits != recorded_bits || !same_number(computed, recorded))
+      fail(concat("the validation loss is ", computed, " (", bits, "), but metrics.jsonl has ", recorded,
+                  " (", recorded_bits, ")"));
   }
 
   void check_snapshot(const ListedSnapshot& found) {
@@ -144,10 +182,13 @@ class Verifier {
       if (const std::string problem = problem_of_texts(run_, snapshot.state(), snapshot.name());
           !problem.empty())
         return fail(problem);
+      if (found.path.ends_with("best") && snapshot.state().step > replayed_.steps_done()) return;
       if (snapshot.state().step != replayed_.steps_done())
         return fail(concat(snapshot.name(), " says that it is of step ", snapshot.state().step));
       if (const std::string problem = problem_of_state(snapshot.state()); !problem.empty())
         return fail(concat(problem, " in ", snapshot.name()));
+      if (const std::string problem = problem_of_files(replayed_, snapshot); !problem.empty())
+        return fail(concat(snapshot.name(), ": ", problem));
       ReplayedRun stored(run_, tasks_, world_);
       stored.load(snapshot);
       ++result_.snapshots;
@@ -155,7 +196,8 @@ class Verifier {
         fail(concat("the snapshot differs: ",
                     describe(*difference, "the steps computed again", snapshot.name())));
     } catch (const UserError& problem) {
-      fail(problem.what());
+      // A run that goes on deletes its older snapshots.
+      if (exists(found.path) || !run_.parameters_hash.empty()) fail(problem.what());
     }
   }
 
@@ -164,6 +206,11 @@ class Verifier {
     if (state.optimizer_steps != replayed_.updates())
       return concat("the optimizer made ", counted(replayed_.updates(), "update"), ", and ",
                     state.optimizer_steps);
+    const auto& best = state.validations.best_loss;
+    if (best && result_.first == 1 && std::ranges::count(validation_losses_, *best) == 0)
+      return concat("no validation loss is ", *best, ", the best one");
+    if (hash_lines(state.artifacts) != hash_lines(replayed_.task().facts().artifacts))
+      return "the data are others than";
     if (state.grad_scale != replayed_.grad_scale()) return "the loss scale is another than";
     const std::vector<RunOrigin>& origins = state.chain.origins;
     if (!origins.empty() && origins.back().scope != state.scope) return "the scope is not that of the chain";
@@ -183,6 +230,7 @@ class Verifier {
   const World& world_;
   Verification& result_;
   ReplayedRun replayed_;
+  std::vector<double> validation_losses_ = {};
 };
 
 }  // namespace
@@ -196,13 +244,16 @@ Verification verify_record(const RecordedRun& run) {
   };
   for (const auto& [path, step, unreadable] : list_snapshots(run)) {
     if (!result.holds()) break;
-    if (!unreadable.empty()) fail(run.last_step(), unreadable);
-    if (!unreadable.empty()) break;
+    if (!unreadable.empty() && exists(path)) fail(run.last_step(), unreadable);
+    if (!unreadable.empty()) continue;
     try {
       const StoredSnapshot snapshot = find_snapshot(path);
       const Snapshot& state = snapshot.state();
       if (const std::string problem = problem_of_texts(run, state, snapshot.name()); !problem.empty())
         fail(0, problem);
+      const bool has_chains = !run.starts.empty() && !run.starts.front().build.empty();
+      if (state.chain.link.empty() && has_chains)
+        fail(step, concat(snapshot.name(), " has no chain of hashes"));
       if (state.chain.link.empty()) continue;
       int64_t lacks = 0;
       const RunChain chain = chain_of_record(run, state, lacks);
@@ -213,7 +264,7 @@ Verification verify_record(const RecordedRun& run) {
       result.link = chain.link;
       result.last = state.step;
     } catch (const UserError& problem) {
-      fail(step, problem.what());
+      if (exists(path) || !run.parameters_hash.empty()) fail(step, problem.what());
     }
   }
   return result;
@@ -237,12 +288,17 @@ std::string describe(const RecordedRun& run, const Verification& verification) {
   const std::string from = verification.began_at > 0
                                ? concat("the snapshot of step ", verification.began_at, ", which is trusted")
                                : "the initial values";
-  return concat(run.folder, ": steps ", verification.first, " to ", verification.last,
-                " hold, computed again from ", from, "; so do ", counted(verification.snapshots, "snapshot"),
-                " and ", counted(verification.validations, "validation"), "\n",
-                verification.link.empty()
-                    ? ""
-                    : concat("the chain of hashes in its snapshots ends in ", verification.link, "\n"));
+  std::string text =
+      concat(run.folder, ": steps ", verification.first, " to ", verification.last,
+             " hold, computed again from ", from, "; so do ", counted(verification.snapshots, "snapshot"),
+             " and ", counted(verification.validations, "validation"), "\n");
+  if (verification.snapshots == 0)
+    text += concat("no snapshot was compared, so this says nothing about a model",
+                   run.snapshots.empty() ? "" : concat(": none of these steps is in ", run.snapshots), "\n");
+  if (run.parameters_hash.empty()) text += "metrics.jsonl has no end of the run\n";
+  return text + (verification.link.empty()
+                     ? "no snapshot has a chain of hashes\n"
+                     : concat("the chain of hashes in its snapshots ends in ", verification.link, "\n"));
 }
 
 }  // namespace lockstep

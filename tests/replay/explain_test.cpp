@@ -180,7 +180,8 @@ TEST_F(Explain, NamesALineThatWasChanged) {
 TEST_F(Explain, SaysThatABuildIsGone) {
   train_tiny(own_ / "other");
   replace_in_file(own_ / "other/events.jsonl", "flags ", "flags -ffast-math ");
-  replace_in_file(own_ / "other/metrics.jsonl", "\"loss_bits\":\"4", "\"loss_bits\":\"5");
+  for (int step = 1; step <= 12; ++step)
+    replace_in_file(own_ / "other/metrics.jsonl", "\"loss_bits\":\"4", "\"loss_bits\":\"5");
   const Json json = explained(base(), own_ / "other");
   EXPECT_EQ(json["cause"], "build");
   ASSERT_EQ(json["builds"].size(), 1U) << json;

@@ -72,7 +72,8 @@ class Verify : public testing::Test {
 
   /// Writes the snapshot of a step again, with other contents and right checksums.
   static void forge_snapshot(const std::string& folder, int64_t step, size_t buffer, int64_t element,
-                             const std::function<void(Snapshot&)>& change = {}) {
+                             const std::function<void(Snapshot&)>& change = {},
+                             const std::optional<ModelLayout>& layout = {}) {
     const RecordedRun run = read_run(folder);
     const World world = World::alone();
     const auto tasks = open_tasks(run, {}, world);
@@ -84,7 +85,8 @@ class Verify : public testing::Test {
     if (change) change(snapshot);
     std::filesystem::remove_all(concat(folder, "/snapshots/step-", zero_padded(step, 8)));
     SnapshotStore store(folder + "/snapshots", 9);
-    save_snapshot(store, snapshot, FlippedTensors(replayed.tensors(), buffer, element));
+    save_snapshot(store, snapshot, FlippedTensors(replayed.tensors(), buffer, element),
+                  SnapshotStore::Kind::step, layout ? *layout : replayed.task().layout());
   }
 
   const TemporaryDirectory own_;
@@ -141,7 +143,9 @@ TEST_F(Verify, NamesTheStepOfAChangedLine) {
   }
   const std::string folder = copy();
   change_line(folder, 6, "val_loss_bits", "\"40000000\"");
-  expect_fails(folder, 6, "the validation loss has the bits");
+  expect_fails(folder, 6, "the validation loss is ");
+  change_line(folder, 6, "val_loss", "1.0");
+  expect_fails(folder, 6, "the validation loss is ");
 }
 
 TEST_F(Verify, NamesTheStepOfAMissingLine) {
@@ -181,6 +185,49 @@ TEST_F(Verify, NamesAForgedChain) {
   forge_snapshot(folder, 12, 0, nothing,
                  [](Snapshot& snapshot) { snapshot.chain.origins[0].build = "mine"; });
   expect_fails(folder, 12, "the chain of hashes in ");
+}
+
+TEST_F(Verify, NamesOtherFilesOfTheModel) {
+  std::string folder = copy();
+  const auto nothing = int64_t{1} << 40;
+  forge_snapshot(folder, 8, 0, nothing, {}, ModelLayout{});
+  expect_fails(folder, 8, "config.json is missing");
+  folder = copy();
+  ModelLayout layout;
+  layout.texts["config.json"] = "{}";
+  forge_snapshot(folder, 12, 0, nothing, {}, layout);
+  expect_fails(folder, 12, "config.json has another text than this program writes");
+}
+
+TEST_F(Verify, NamesASnapshotThatNoStepComputes) {
+  for (const char* name : {"step-00000025", "best"}) {
+    const std::string folder = copy(), path = folder + "/snapshots/" + name;
+    std::filesystem::remove_all(path);
+    forge_snapshot(folder, 12, 0, 5);
+    std::filesystem::rename(folder + "/snapshots/step-00000012", path);
+    const Outcome outcome = verify(folder);
+    EXPECT_EQ(outcome.exit_code, 1) << name << outcome.out << outcome.errors;
+  }
+  // A link is followed by whatever reads the best snapshot.
+  const std::string folder = copy();
+  std::filesystem::remove_all(folder + "/snapshots/best");
+  std::filesystem::copy(folder + "/snapshots/step-00000004", own_ / "elsewhere");
+  write_text(own_ / "elsewhere/state.json", "{}");
+  std::filesystem::create_directory_symlink(own_ / "elsewhere", folder + "/snapshots/best");
+  EXPECT_EQ(verify(folder).exit_code, 1);
+}
+
+TEST_F(Verify, NamesLinesThatAreNoSteps) {
+  for (const std::string line : {"{\"step\":3,\"loss\":1}\n", "{}\n", "garbage\n"}) {
+    const std::string folder = copy(), path = folder + "/metrics.jsonl";
+    std::string text = read_text(path);
+    write_text(path, text.insert(text.find("{\"step\":6,"), line));
+    expect_fails(folder, 5, "the line after it in metrics.jsonl");
+  }
+  const std::string folder = copy();
+  const std::string text = read_text(folder + "/metrics.jsonl");
+  write_text(folder + "/metrics.jsonl", text + text.substr(0, text.find('\n') + 1));
+  expect_fails(folder, 12, "the line after it in metrics.jsonl");
 }
 
 TEST_F(Verify, NamesForgedSettingsAndData) {

@@ -91,8 +91,9 @@ class HeldTensors final : public PlacedTensors {
 
 /// Writes a snapshot of the elements of one rank.
 inline void save_snapshot(SnapshotStore& store, const Snapshot& snapshot, const PlacedTensors& tensors,
-                          SnapshotStore::Kind kind = SnapshotStore::Kind::step) {
-  const std::vector<SnapshotFile> files = files_of(tensors);
+                          SnapshotStore::Kind kind = SnapshotStore::Kind::step,
+                          const ModelLayout& layout = {}) {
+  const std::vector<SnapshotFile> files = files_of(tensors, layout);
   const Deal deal = deal_to_first(files, 1);
   std::vector<std::byte> memory(static_cast<size_t>(bytes_of(files, deal[0])));
   collect(World::alone(), tensors, files, deal, memory.data());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/replay/overrides.h"
+#include "lockstep/job/overrides.h"
 
 #include <string>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/replay/mlp_task.h"
+#include "lockstep/train/mlp_task.h"
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
