@@ -31,7 +31,11 @@ void describe(CommandLine& line, Options& options) {
 int report(const Options& options) {
   const std::string path = options.output.empty() ? options.runs.front() + "/report.html" : options.output;
   const std::string html = report_page(read_runs(options.runs));
-  write_output_to(path, html);
+  try {
+    write_output_to(path, html);
+  } catch (const Error& problem) {
+    throw UserError(concat(problem.what(), "; name another file by --output"));
+  }
   write_output(concat(path, ": ", bytes_text(static_cast<double>(html.size())), "\n"));
   return 0;
 }
@@ -41,8 +45,7 @@ int report(const Options& options) {
 int main(int argc, char** argv) {
   CommandLine line(
       "Writes a page about runs: loss, validation, speed, memory, a step's time, restarts and audits. "
-      "Several "
-      "runs are drawn over each other. The page loads nothing, so it opens without a network");
+      "Several runs are drawn over each other. The page loads nothing, so it opens without a network");
   Options options;
   describe(line, options);
   if (const std::optional<int> code = line.parse_or_say(argc, argv)) return *code;

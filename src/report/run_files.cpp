@@ -161,13 +161,16 @@ RunFiles read_run(const std::string& folder, size_t most_bins) {
   require(fs::is_directory(folder), "RUN = ", folder, " is not a folder; name the log.dir of a run");
   const bool is_run = fs::exists(folder + "/metrics.jsonl") || fs::exists(folder + "/" + events_file);
   require(is_run, "RUN = ", folder, " is not the folder of a run: it has no metrics.jsonl; name a log.dir");
-  return {.folder = folder,
-          .name = {},
-          .settings = read_settings(folder + "/config.ini"),
-          .data = read_pairs(read_file(folder + "/data.hash").value_or("")),
-          .metrics = read_metrics(folder + "/metrics.jsonl", most_bins),
-          .events = read_valid_events(folder),
-          .traces = read_traces(folder)};
+  RunFiles run{.folder = folder,
+               .name = {},
+               .settings = read_settings(folder + "/config.ini"),
+               .data = read_pairs(read_file(folder + "/data.hash").value_or("")),
+               .metrics = read_metrics(folder + "/metrics.jsonl", most_bins),
+               .events = read_valid_events(folder),
+               .traces = read_traces(folder)};
+  require(run.metrics.steps > 0 || !run.events.empty(), "RUN = ", folder,
+          " has nothing to report: its metrics.jsonl has no step, and it has no ", events_file);
+  return run;
 }
 
 }  // namespace

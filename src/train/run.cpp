@@ -276,6 +276,9 @@ class Run {
     StepMetrics metrics = started.metrics;
     heartbeat().step.store(at_.last);
     if (result.snapshot) snapshots_->want();
+    // lockrun records the failures of its ranks itself.
+    if (!is_finite(result) && parts_.world.is_first() && !is_supervised())
+      append_event(parts_.job.log.dir, "failure", at_.last, {{"cause", concat("the loss is ", result.loss)}});
     require_finite(at_.last, result, metrics.learning_rate);
     if (result.was_skipped())
       output_.print(concat("step ", at_.last, " was skipped: gradients times the loss scale do not fit ",

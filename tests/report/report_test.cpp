@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "lockstep/core/error.h"
+#include "lockstep/events/events.h"
 #include "lockstep/report/comparison.h"
 #include "lockstep/report/history.h"
 #include "tests/report/well_formed.h"
@@ -253,7 +254,10 @@ TEST_F(ReportTest, RefusesWhatIsNoRun) {
   const std::string run = make_run("mine", step_line(1, 4, 0));
   expect_contains(user_error([&] { read_runs({run, run + "/."}); }), {"named twice"});
   expect_contains(user_error([&] { read_runs(std::vector<std::string>(13, run)); }), {"at most 12 runs"});
-  EXPECT_NE(html_of({make_run("new", "")}).find("no step has ended yet"), std::string::npos);
+  const std::string begun = make_run("new", "");
+  expect_contains(user_error([&] { read_runs({begun}); }), {"/new has nothing to report"});
+  append_event(begun, "start", 0);
+  EXPECT_NE(html_of({begun}).find("no step has ended yet"), std::string::npos);
 }
 
 TEST_F(ReportTest, ProgramWritesIntoTheFirstRun) {
