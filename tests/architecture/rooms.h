@@ -43,7 +43,7 @@ inline const std::map<std::string, std::set<std::string>> rooms = {
                "metrics", "events",     "snapshot", "tokenizer",   "language", "writing"}},
     {"replay",
      {"core", "json", "program", "comm", "config", "kernels", "tensor", "parameters", "nn", "dist", "data",
-      "job", "metrics", "events", "snapshot", "tokenizer", "train"}},
+      "job", "metrics", "events", "store", "snapshot", "tokenizer", "train"}},
     {"report", {"core", "json", "events", "config", "kernels", "job", "metrics"}},
     {"plan",
      {"core", "comm", "config", "kernels", "tensor", "parameters", "nn", "models", "movement", "dist", "data",
