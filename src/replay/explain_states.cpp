@@ -94,6 +94,7 @@ bool find_wrong_snapshot(const ComparedRuns& runs, int64_t last, Explanation& ex
   if (wrong.empty()) return false;
   explanation.cause = "snapshot";
   explanation.run = joined(wrong, " and ");
+  explanation.because = trimmed(explanation.because);
   return true;
 }
 
