@@ -56,28 +56,33 @@ class ReplayedRun {
   /// Returns the validation loss after the steps that are done.
   double validate();
   /// Returns the parameters and the optimizer's states after the steps that are done.
-  const PlacedTensors& tensors() const { return *tensors_; }
-  const ParameterSpace& space() const { return *space_; }
-  const TrainingTask& task() const { return *task_; }
+  const PlacedTensors& tensors() const { return parts_->tensors; }
+  const ParameterSpace& space() const { return parts_->space; }
+  const TrainingTask& task() const { return *parts_->task; }
   /// Returns how many updates were made, and the loss scale of fp16.
-  int64_t updates() const { return engine_->optimizer->steps_taken(); }
+  int64_t updates() const { return parts_->engine.optimizer->steps_taken(); }
   std::optional<GradScale> grad_scale() const {
-    return engine_->scaler ? std::optional(engine_->scaler->state()) : std::nullopt;
+    return parts_->engine.scaler ? std::optional(parts_->engine.scaler->state()) : std::nullopt;
   }
   uint64_t hash() const;
 
  private:
-  void make();
+  /// A model and what trains it. It begins with initial values.
+  struct Parts {
+    Parts(const RunTasks& tasks, const World& world);
+
+    std::unique_ptr<TrainingTask> task;
+    ParameterSpace space;
+    TrainingEngine engine;
+    SpaceTensors tensors;
+    Loader loader;
+    StepRunner runner;
+  };
 
   const RecordedRun& run_;
   const RunTasks& tasks_;
   const World& world_;
-  std::unique_ptr<TrainingTask> task_;
-  std::unique_ptr<ParameterSpace> space_;
-  std::unique_ptr<TrainingEngine> engine_;
-  std::unique_ptr<SpaceTensors> tensors_;
-  std::unique_ptr<Loader> loader_;
-  std::unique_ptr<StepRunner> runner_;
+  std::unique_ptr<Parts> parts_;
   std::function<double(int64_t)> learning_rate_;  ///< takes the index of a step
   int64_t steps_done_ = 0;
   Clock::time_point logged_ = Clock::now();  ///< the last message about the progress

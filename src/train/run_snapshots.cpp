@@ -48,14 +48,12 @@ void require_room(const std::string& folder, double bytes) {
   log_warning(shortage);
 }
 
-/// Returns a function that appends the outcome of a snapshot to the events of a run.
-std::function<void(const SnapshotWriter::Result&)> recorder_in(const std::string& folder) {
-  return [folder](const SnapshotWriter::Result& result) {
-    append_event(folder, "snapshot", result.step,
-                 {{"kind", result.is_best ? "best" : "newest"},
-                  {"seconds", fixed_text(result.seconds, 3)},
-                  {"problem", result.problem}});
-  };
+/// Appends the outcome of a snapshot to the events of a run.
+void record(const std::string& folder, const SnapshotWriter::Result& result) {
+  append_event(folder, "snapshot", result.step,
+               {{"kind", result.is_best ? "best" : "newest"},
+                {"seconds", fixed_text(result.seconds, 3)},
+                {"problem", result.problem}});
 }
 
 }  // namespace
@@ -67,15 +65,16 @@ RunSnapshots::RunSnapshots(const Job& job, const World& world, const RunFolder& 
   const std::string place = job_.snapshot_place();
   if (folder.snapshot()) best_loss_ = folder.snapshot()->best_validation_loss;
   if (!place.empty())
-    writer_ = std::make_unique<SnapshotWriter>(world, tensors,
-                                               SnapshotWriter::Options{.path = place,
-                                                                       .keep = job_.snapshots.keep,
-                                                                       .is_shared = folder.is_shared(),
-                                                                       .best_loss = best_loss_,
-                                                                       .guard = [&folder] { folder.check(); },
-                                                                       .before_end = std::move(sync_metrics),
-                                                                       .on_result = recorder_in(job.log.dir),
-                                                                       .layout = layout});
+    writer_ = std::make_unique<SnapshotWriter>(
+        world, tensors,
+        SnapshotWriter::Options{.path = place,
+                                .keep = job_.snapshots.keep,
+                                .is_shared = folder.is_shared(),
+                                .best_loss = best_loss_,
+                                .guard = [&folder] { folder.check(); },
+                                .before_end = std::move(sync_metrics),
+                                .on_result = [&job](const auto& result) { record(job.log.dir, result); },
+                                .layout = layout});
 }
 
 void RunSnapshots::describe(int64_t snapshot_bytes, bool has_best) const {
