@@ -41,7 +41,8 @@ int main(int argc, char** argv) {
   line.add("--programs-a", options.how.programs_a,
            "the folder with the programs of A's build, if they are not where they trained",
            {.type = "FOLDER", .is_path = true});
-  line.add("--programs-b", options.how.programs_b, "the folder with the programs of B's build", {.type = "FOLDER", .is_path = true});
+  line.add("--programs-b", options.how.programs_b, "the folder with the programs of B's build",
+           {.type = "FOLDER", .is_path = true});
   const Overrides overrides = take_overrides(argc, argv);
   if (const std::optional<int> code = line.parse_or_say(overrides.argc(), overrides.argv())) return *code;
   return run_alone([&] { return explain_runs(options, overrides.settings); });
