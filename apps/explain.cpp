@@ -43,7 +43,12 @@ int main(int argc, char** argv) {
            {.type = "FOLDER", .is_path = true});
   line.add("--programs-b", options.how.programs_b, "the folder with the programs of B's build",
            {.type = "FOLDER", .is_path = true});
-  const Overrides overrides = take_overrides(argc, argv);
-  if (const std::optional<int> code = line.parse_or_say(overrides.argc(), overrides.argv())) return *code;
-  return run_alone([&] { return explain_runs(options, overrides.settings); });
+  return run_alone([&] {
+    const Overrides overrides = take_overrides(argc, argv);
+    if (const std::string text = overrides.parse_by(line); !text.empty()) {
+      write_output(text);
+      return 0;
+    }
+    return explain_runs(options, overrides.settings);
+  });
 }

@@ -19,7 +19,7 @@ namespace {
 
 struct Options {
   std::string run;
-  ReplayOptions replay{.replica = 0};
+  ReplayOptions replay;
   bool json = false;
   std::string dump, bundle;
 };
@@ -105,7 +105,12 @@ int main(int argc, char** argv) {
       "data.dataset if the data have moved");
   Options options;
   describe(line, options);
-  const Overrides overrides = take_overrides(argc, argv);
-  if (const std::optional<int> code = line.parse_or_say(overrides.argc(), overrides.argv())) return *code;
-  return run_alone([&] { return replay(options, overrides.settings); });
+  return run_alone([&] {
+    const Overrides overrides = take_overrides(argc, argv);
+    if (const std::string text = overrides.parse_by(line); !text.empty()) {
+      write_output(text);
+      return 0;
+    }
+    return replay(options, overrides.settings);
+  });
 }

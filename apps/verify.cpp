@@ -4,7 +4,6 @@
 #include <string>
 
 #include "lockstep/comm/world.h"
-#include "lockstep/core/log.h"
 #include "lockstep/job/overrides.h"
 #include "lockstep/program/command_line.h"
 #include "lockstep/program/program.h"
@@ -49,7 +48,12 @@ int main(int argc, char** argv) {
            {.is_required = true, .is_path = true});
   line.add("--from", options.interval.first, "the first step to hold against the record", {.least = 1});
   line.add("--to", options.interval.last, "the last one; 0: the last of the run", {.least = 0});
-  const Overrides overrides = take_overrides(argc, argv);
-  if (const std::optional<int> code = line.parse_or_say(overrides.argc(), overrides.argv())) return *code;
-  return run_alone([&] { return verify(options, overrides.settings); });
+  return run_alone([&] {
+    const Overrides overrides = take_overrides(argc, argv);
+    if (const std::string text = overrides.parse_by(line); !text.empty()) {
+      write_output(text);
+      return 0;
+    }
+    return verify(options, overrides.settings);
+  });
 }

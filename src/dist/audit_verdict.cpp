@@ -4,7 +4,8 @@
 #include <algorithm>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/hash.h"
+#include "lockstep/core/text.h"
+#include "lockstep/tensor/print.h"
 
 namespace lockstep::detail {
 namespace {
@@ -17,17 +18,7 @@ std::optional<uint64_t> majority(const std::vector<uint64_t>& values) {
 }
 
 /// Returns 32 bits as "0x3c8a1f02".
-std::string hex(uint32_t bits) { return "0x" + hash_text(bits).substr(8); }
-
-/// Returns the coordinates of an element of a tensor, as "[17, 204]".
-std::string coordinates(int64_t element, const Shape& shape) {
-  std::string text;
-  for (int i = shape.rank() - 1; i >= 0; --i) {
-    text = concat(element % shape[i], text.empty() ? "" : ", ", text);
-    element /= shape[i];
-  }
-  return concat("[", text, "]");
-}
+std::string hex(uint32_t bits) { return "0x" + hexadecimal(bits, 8); }
 
 }  // namespace
 

@@ -18,6 +18,12 @@ struct RunEvent {
   double unix_seconds = 0;                        ///< by the clock of the machine that wrote it
   int64_t step = 0;                               ///< the last step whose result was known
   std::map<std::string, std::string> facts = {};  ///< what else is known, by name
+
+  /// Returns a fact; empty if it is not known.
+  std::string fact(const std::string& name) const {
+    const auto found = facts.find(name);
+    return found == facts.end() ? "" : found->second;
+  }
 };
 
 /// Appends an event to the file in `folder`, with the time of now. Any process of a run may call it. A file

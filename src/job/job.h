@@ -50,7 +50,7 @@ struct ValidationOptions {
   int64_t sample_every = 0;
 };
 
-/// What a run records about the time of its steps.
+/// The records that a run makes of the time of its steps.
 enum class LogTrace { none, steps };
 
 struct LogOptions {

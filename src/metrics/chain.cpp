@@ -7,6 +7,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/hash.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 
@@ -33,7 +34,7 @@ void RunChain::add(int64_t step, const std::string& loss_bits) {
 
 std::string RunChain::bits_text(float loss) {
   const float named = std::isnan(loss) ? std::numeric_limits<float>::quiet_NaN() : loss;
-  return hash_text(std::bit_cast<uint32_t>(named)).substr(8);
+  return hexadecimal(std::bit_cast<uint32_t>(named), 8);
 }
 
 }  // namespace lockstep

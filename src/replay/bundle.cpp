@@ -13,7 +13,6 @@
 #include "lockstep/job/load_job.h"
 #include "lockstep/json/json_field.h"
 #include "lockstep/metrics/chain.h"
-#include "lockstep/replay/describe_step.h"
 #include "lockstep/tensor/safetensors.h"
 #include "lockstep/tokenizer/load_tokenizer.h"
 
@@ -56,7 +55,7 @@ Json json_of(const RecordedRun& run, const RunTasks& tasks, const StepReplay& st
   if (input.inverse_count) json["inverse_count"] = *input.inverse_count;
   if (input.loss_scale) json["loss_scale"] = *input.loss_scale;
   for (const TracedParameter& parameter : trace.parameters)
-    json["gradients"][parameter.name] = hash_text(parameter.gradient_hash);
+    json["gradients"][parameter.name] = hash_text(elements_hash(parameter.gradient));
   return json;
 }
 
@@ -67,25 +66,29 @@ Tensor tensor_in(const SafeTensors& file, const std::string& name, const std::st
   throw UserError(concat(path, " has no tensor ", name));
 }
 
-/// Throws UserError that names a file whose hash is not that of the bundle.
-void require_whole(const Field& json, const std::string& folder) {
+/// Returns the other files of a bundle by name. Throws UserError that names one which is missing or has
+/// another hash than in the bundle.
+std::map<std::string, std::string> read_files(const Field& json, const std::string& folder) {
   for (const char* file : {settings_file, values_file, batch_file})
     require(json["files"].has(file), path_of(folder, bundle_file), " has no hash of ", file);
+  std::map<std::string, std::string> files;
   for (const auto& [file, hash] : json["files"].members()) {
     hash.require_is(file.find('/') == std::string::npos, "a file of the bundle's own folder");
     const std::string path = path_of(folder, file);
-    require(hash.text() == hash_text(hash_of(read_named_file(path))), path,
-            " is damaged: its hash is not that in ", bundle_file);
+    files[file] = read_named_file(path);
+    require(hash.text() == hash_text(hash_of(files[file])), path, " is damaged: its hash is not that in ",
+            bundle_file);
   }
+  return files;
 }
 
 std::optional<double> number_of(const Field& field) {
   return field.is_null() ? std::nullopt : std::optional(field.number());
 }
 
-MicroBatchInput input_of(const Field& json, const std::string& folder) {
-  const std::string path = path_of(folder, batch_file);
-  const SafeTensors file = load_safetensors(path);
+/// `batch`: the content of the file `path`.
+MicroBatchInput input_of(const Field& json, const std::string& batch, const std::string& path) {
+  const SafeTensors file = from_safetensors(batch, path);
   MicroBatchInput input{.batch = {.inputs = tensor_in(file, "inputs", path),
                                   .targets = tensor_in(file, "targets", path),
                                   .replica = json["replica"].whole<int64_t>(0),
@@ -109,16 +112,15 @@ std::vector<std::string> differences_from(const Field& json, const MicroBatchTra
   if (json["loss_bits"].text() != RunChain::bits_text(trace.loss)) differing.emplace_back("the loss");
   for (const TracedParameter& parameter : trace.parameters) {
     const Field hash = json["gradients"][parameter.name];
-    if (hash.is_null() || hash.text() != hash_text(parameter.gradient_hash))
+    if (hash.is_null() || hash.text() != hash_text(elements_hash(parameter.gradient)))
       differing.push_back(parameter.name);
   }
   return differing;
 }
 
-Settings settings_in(const std::string& folder, const SettingLayer& overrides) {
-  const std::string path = path_of(folder, settings_file);
+Settings settings_in(const std::string& ini, const std::string& folder, const SettingLayer& overrides) {
   RecordedRun run{.folder = folder,
-                  .settings = settings_of_earlier_run(job_keys(), read_named_file(path), path)};
+                  .settings = settings_of_earlier_run(job_keys(), ini, path_of(folder, settings_file))};
   run.settings.replace("log.dir", folder);
   run.settings.replace("snapshot.path", "none");
   return settings_of_replay(run, overrides);
@@ -161,18 +163,17 @@ BundleReplay replay_bundle(const std::string& folder, const SettingLayer& overri
   const Field json(read_named_file(path), path, most_bytes);
   require(json["format"].whole() == bundle_format, path, " has the format ", json["format"].shown(),
           "; this program reads format ", bundle_format);
-  require_whole(json, folder);
-  const Job job = resolve(settings_in(folder, overrides), world);
-  std::error_code ignored;
+  std::map<std::string, std::string> files = read_files(json, folder);
+  const Job job = resolve(settings_in(files[settings_file], folder, overrides), world);
   BundleReplay bundle;
-  if (const std::string name = path_of(folder, tokenizer_file); fs::exists(name, ignored))
-    bundle.tokenizer = load_tokenizer(name);
+  if (files.contains(tokenizer_file))
+    bundle.tokenizer = tokenizer_from_json(files[tokenizer_file], path_of(folder, tokenizer_file));
   const auto tasks = tasks_without_data(job, json["program"].text(), bundle.tokenizer,
                                         json["vocabulary_size"].whole<int64_t>(0, INT32_MAX));
   MicroBatchReplay model(*tasks);
   const std::string values = path_of(folder, values_file);
-  model.load(load_safetensors(values).tensors, values);
-  const MicroBatchInput input = input_of(json, folder);
+  model.load(from_safetensors(files[values_file], values).tensors, values);
+  const MicroBatchInput input = input_of(json, files[batch_file], path_of(folder, batch_file));
   bundle.replica = trace_replica(model, {input}, keeps_tensors);
   bundle.origin = concat("step ", input.step, " of ", json["run"].text(), ", replica ", input.batch.replica,
                          ", micro-batch ", input.index);
@@ -180,29 +181,6 @@ BundleReplay replay_bundle(const std::string& folder, const SettingLayer& overri
   bundle.scope = json["scope"].text();
   bundle.differences = differences_from(json, bundle.replica.traces[0]);
   return bundle;
-}
-
-std::string describe(const BundleReplay& bundle) {
-  constexpr size_t shown = 5;
-  std::vector<std::string> names = bundle.differences;
-  const size_t count = names.size();
-  if (count > shown) names.resize(shown);
-  const std::string more = count > shown ? concat(" and ", count - shown, " more") : "";
-  return concat(bundle.origin, ": ",
-                bundle.is_equal() ? "the bits of the bundle"
-                                  : concat("NOT the bits of the bundle, in ", joined(names), more,
-                                           "; it is of the scope ", bundle.scope),
-                "\n", describe(bundle.replica, bundle.tokenizer.get()));
-}
-
-std::string to_json(const BundleReplay& bundle) {
-  Json json = {{"origin", bundle.origin},
-               {"build", bundle.build},
-               {"scope", bundle.scope},
-               {"is_equal", bundle.is_equal()},
-               {"differences", bundle.differences}};
-  json["replica"] = Json::parse(to_json(bundle.replica, bundle.tokenizer.get()));
-  return json.dump(2) + "\n";
 }
 
 }  // namespace lockstep

@@ -12,9 +12,8 @@
 
 namespace lockstep {
 
-/// One micro-batch of one step in a folder, with everything that computes it again: the settings, the values
-/// of the model, the samples as the model reads them, and the bits of the result. It holds a part of the
-/// training data and the whole model.
+/// A folder with one micro-batch of one step, and with everything that computes it again. That is the whole
+/// model and a part of the training data.
 ///
 /// | file | contents |
 /// |---|---|
@@ -45,9 +44,5 @@ struct BundleReplay {
 /// Computes a bundle again. Throws UserError that names a missing or damaged file.
 BundleReplay replay_bundle(const std::string& folder, const SettingLayer& overrides, const World& world,
                            bool keeps_tensors);
-
-/// Describes the result for people, or as JSON.
-std::string describe(const BundleReplay& bundle);
-std::string to_json(const BundleReplay& bundle);
 
 }  // namespace lockstep

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
@@ -58,19 +57,11 @@ std::string parts_beyond(const std::string& text, const std::string& other) {
   return beyond.empty() ? text : joined(beyond);
 }
 
-/// Returns the starts of a run that have computed the steps up to `last`, in order and without repetitions.
-std::vector<RecordedStart> starts_up_to(const RecordedRun& run, int64_t last) {
-  std::vector<RecordedStart> all;
-  for (const RecordedStart& start : run.starts)
-    if (start.step < last) all.push_back(start);
-  return all;
-}
-
 void compare_starts(const RecordedRun& a, const RecordedRun& b, int64_t last, Explanation& explanation) {
   const auto facts_of = [last](const RecordedRun& run, std::string RecordedStart::*fact) {
     std::vector<std::string> facts;
-    for (const RecordedStart& start : starts_up_to(run, last))
-      if (facts.empty() || facts.back() != start.*fact) facts.push_back(start.*fact);
+    for (const RecordedStart& start : run.starts)
+      if (start.step < last && (facts.empty() || facts.back() != start.*fact)) facts.push_back(start.*fact);
     return joined(facts, " then ");
   };
   const std::string scope_a = facts_of(a, &RecordedStart::scope),
@@ -147,17 +138,12 @@ void find_decisive_cause(const RecordedRun& a, const RecordedRun& b, Explanation
 
 /// Returns the first step of which both runs have a snapshot, and with other tensors.
 std::optional<StepDifference> first_other_snapshot(const RecordedRun& a, const RecordedRun& b) {
-  const std::vector<int64_t> of_b = b.snapshot_steps();
-  for (const int64_t step : a.snapshot_steps()) {
-    if (std::ranges::count(of_b, step) == 0) continue;
-    const auto files_of = [step](const RecordedRun& run) {
-      const auto json = nlohmann::json::parse(run.snapshot_before(step)->text(), nullptr, false);
-      std::string tensors;
-      for (const auto& [name, file] : json["state"]["files"].items()) tensors += file["tensors"].dump();
-      return hash_text(hash_of(tensors));
-    };
-    const std::string in_a = files_of(a), in_b = files_of(b);
-    if (in_a != in_b) return StepDifference{step, "the hash of the snapshot", in_a, in_b};
+  const std::map<int64_t, StoredSnapshot> of_b = b.read_snapshots();
+  for (const auto& [step, in_a] : a.read_snapshots()) {
+    const auto in_b = of_b.find(step);
+    if (in_b == of_b.end() || in_a.tensors_hash() == in_b->second.tensors_hash()) continue;
+    return StepDifference{step, "the hash of the snapshot", hash_text(in_a.tensors_hash()),
+                          hash_text(in_b->second.tensors_hash())};
   }
   return std::nullopt;
 }

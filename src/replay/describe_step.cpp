@@ -201,9 +201,8 @@ std::string dumped(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace
-
-std::string describe(const ReplicaTrace& replica, const Tokenizer* tokenizer) {
+/// Describes the work of a replica.
+std::string replica_text(const ReplicaTrace& replica, const Tokenizer* tokenizer) {
   std::string text;
   for (size_t i = 0; i < replica.traces.size(); ++i) {
     const MicroBatchInput& input = replica.inputs[i];
@@ -224,6 +223,8 @@ std::string describe(const ReplicaTrace& replica, const Tokenizer* tokenizer) {
   return text;
 }
 
+}  // namespace
+
 std::string describe(const StepReplay& step, const Tokenizer* tokenizer) {
   const StepResult& result = step.replayed.result;
   const int64_t again = step.replayed.step - 1 - step.began_at;
@@ -239,12 +240,8 @@ std::string describe(const StepReplay& step, const Tokenizer* tokenizer) {
                                                   step.recorded.loss, " (", step.recorded.loss_bits,
                                                   ") and the norm ", step.recorded.gradient_norm, step.hint),
                  "\n");
-  for (const ReplicaTrace& replica : step.traced) text += describe(replica, tokenizer);
+  for (const ReplicaTrace& replica : step.traced) text += replica_text(replica, tokenizer);
   return text;
-}
-
-std::string to_json(const ReplicaTrace& replica, const Tokenizer* tokenizer) {
-  return dumped(json_of(replica, tokenizer));
 }
 
 std::string to_json(const StepReplay& step, const Tokenizer* tokenizer) {
@@ -261,8 +258,32 @@ std::string to_json(const StepReplay& step, const Tokenizer* tokenizer) {
                {"learning_rate", step.replayed.learning_rate}};
   for (const NamedTensor& value : step.before)
     json["values_before"][value.name] = hash_text(elements_hash(value.tensor));
-  for (const ValuesHash& value : step.updated) json["values_after"][value.name] = hash_text(value.hash);
+  for (const NamedTensor& value : step.after)
+    json["values_after"][value.name] = hash_text(elements_hash(value.tensor));
   for (const ReplicaTrace& replica : step.traced) json["replicas"].push_back(json_of(replica, tokenizer));
+  return dumped(json);
+}
+
+std::string describe(const BundleReplay& bundle) {
+  constexpr size_t shown = 5;
+  std::vector<std::string> names = bundle.differences;
+  const size_t count = names.size();
+  if (count > shown) names.resize(shown);
+  const std::string more = count > shown ? concat(" and ", count - shown, " more") : "";
+  return concat(bundle.origin, ": ",
+                bundle.is_equal() ? "the bits of the bundle"
+                                  : concat("NOT the bits of the bundle, in ", joined(names), more,
+                                           "; it is of the scope ", bundle.scope),
+                "\n", replica_text(bundle.replica, bundle.tokenizer.get()));
+}
+
+std::string to_json(const BundleReplay& bundle) {
+  Json json = {{"origin", bundle.origin},
+               {"build", bundle.build},
+               {"scope", bundle.scope},
+               {"is_equal", bundle.is_equal()},
+               {"differences", bundle.differences}};
+  json["replica"] = json_of(bundle.replica, bundle.tokenizer.get());
   return dumped(json);
 }
 

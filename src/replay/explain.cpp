@@ -17,26 +17,25 @@ using Json = nlohmann::ordered_json;
 /// Finds the cause of a difference between runs that had to be equal.
 void find_cause(const ComparedRuns& runs, const ExplainOptions& options, Explanation& explanation) {
   const int64_t step = explanation.first->step;
-  const Reproduction a = reproduce(runs.a, runs.tasks, runs.world, step);
-  const Reproduction b = reproduce(runs.b, runs.tasks, runs.world, step);
-  const bool both = a.failed_step == 0 && b.failed_step == 0;
+  const int64_t a = first_other_step(runs.a, runs.tasks, runs.world, step);
+  const int64_t b = first_other_step(runs.b, runs.tasks, runs.world, step);
+  const bool both = a == 0 && b == 0;
   if (both && find_wrong_snapshot(runs, step, explanation)) return;
   BuildsResult builds = BuildsResult::equal;
   if (!explanation.builds.empty()) builds = compare_builds(runs, options, step, explanation);
   if (builds == BuildsResult::differ) return;
   const std::string about_builds = std::exchange(explanation.because, "");
-  if (a.failed_step == 0 && b.failed_step > 0) {
-    describe_fault(runs, runs.a, runs.b, "B", b.failed_step, explanation);
-  } else if (a.failed_step > 0 && b.failed_step == 0) {
-    describe_fault(runs, runs.b, runs.a, "A", a.failed_step, explanation);
+  if (a == 0 && b > 0) {
+    describe_fault(runs, runs.a, runs.b, "B", b, explanation);
+  } else if (a > 0 && b == 0) {
+    describe_fault(runs, runs.b, runs.a, "A", a, explanation);
   } else {
     explanation.cause = "unknown";
     explanation.because =
         both
             ? "Both runs are computed again with their bits, each from its own snapshots, and no snapshot is "
               "wrong."
-            : concat("This build computes neither: step ", a.failed_step, " of A and step ", b.failed_step,
-                     " of B have other bits.");
+            : concat("This build computes neither: step ", a, " of A and step ", b, " of B have other bits.");
   }
   if (builds == BuildsResult::equal) return;
   // A fault and another build look alike. A wrong record does not.

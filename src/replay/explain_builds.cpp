@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -13,7 +14,7 @@
 #include "lockstep/core/text.h"
 #include "lockstep/json/json_field.h"
 #include "lockstep/replay/explain_parts.h"
-#include "lockstep/replay/tensor_difference.h"
+#include "lockstep/tensor/print.h"
 #include "lockstep/tensor/safetensors.h"
 
 namespace lockstep {
@@ -21,7 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
-using Field = JsonField<Json>;
 
 constexpr size_t most_json_bytes = size_t{1} << 30;
 
@@ -90,7 +90,7 @@ void compare_tensor(const BuildsStep& a, const BuildsStep& b, const std::string&
              *bytes_b = reinterpret_cast<const char*>(of_b->view().data);
   for (int64_t i = 0; i < of_a->size(); ++i) {
     if (std::memcmp(bytes_a + i * bytes, bytes_b + i * bytes, static_cast<size_t>(bytes)) == 0) continue;
-    place.element = coordinates(of_a->shape(), i);
+    place.element = coordinates(i, of_a->shape());
     const auto bits = [bytes, i](const char* all) {
       std::string digits(all + i * bytes, static_cast<size_t>(bytes));
       std::ranges::reverse(digits);  // little-endian
@@ -128,6 +128,11 @@ std::optional<DifferencePlace> compare_micro_batch(const BuildsStep& a, const Bu
     place.b = of_b["samples"][s].get<std::string>();
     return place;
   }
+  compare_tensor(a, b, tensor_name(replica, index, "targets"), place);
+  if (!place.element.empty()) {
+    place.operation = "the targets of the batch";
+    return place;
+  }
   const Json &all_a = of_a["operations"], &all_b = of_b["operations"];
   for (size_t i = 0; i < all_a.size(); ++i) {
     const bool has_both = i < all_b.size() && all_a[i]["name"] == all_b[i]["name"];
@@ -160,8 +165,8 @@ std::optional<DifferencePlace> compare_step(const BuildsStep& a, const BuildsSte
       if (auto found = compare_micro_batch(a, b, static_cast<int64_t>(r), m)) return found;
   if (a.json["loss_bits"] != b.json["loss_bits"] || a.json["gradient_norm"] != b.json["gradient_norm"]) {
     place.operation = "the sum over the replicas or its norm";
-    place.a = concat(a.json["gradient_norm"].dump());
-    place.b = concat(b.json["gradient_norm"].dump());
+    place.a = a.json["gradient_norm"].dump();
+    place.b = b.json["gradient_norm"].dump();
     return place;
   }
   if (a.json["learning_rate"] != b.json["learning_rate"]) {
@@ -221,8 +226,9 @@ BuildsResult compare_builds(const ComparedRuns& runs, const ExplainOptions& opti
   const int64_t base = snapshot ? snapshot->state().step : 0;
   // Builds that differ in every step already have other values in the step before `last`. Both compute the
   // first step after the snapshot from the same values.
-  std::vector<int64_t> steps = {std::max(base + 1, last - 1), last, base + 1, base + 2};
-  for (const int64_t step : steps) {
+  std::set<int64_t> compared;
+  for (const int64_t step : {std::max(base + 1, last - 1), last, base + 1, base + 2}) {
+    if (step > last || !compared.insert(step).second) continue;
     const BuildsStep a = run_replay(program_a, runs.a.folder, step, options.overrides);
     const BuildsStep b = run_replay(program_b, runs.a.folder, step, options.overrides);
     auto place = compare_step(a, b);

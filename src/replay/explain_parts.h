@@ -12,14 +12,9 @@
 
 namespace lockstep {
 
-/// How far this build computes the bits of a run's record.
-struct Reproduction {
-  int64_t began_at = 0;     ///< steps of the snapshot that it began with; 0: the initial values
-  int64_t failed_step = 0;  ///< the first step with other bits; 0: none
-};
-
-/// Computes the steps of a run again from its newest snapshot before `last`, up to `last`.
-Reproduction reproduce(const RecordedRun& run, const RunTasks& tasks, const World& world, int64_t last);
+/// Computes the steps of a run again from its newest snapshot before `last`, up to `last`. Returns the first
+/// step with other bits than the record; 0: none.
+int64_t first_other_step(const RecordedRun& run, const RunTasks& tasks, const World& world, int64_t last);
 
 /// Two runs of the same keys and data, and the tasks that compute both.
 struct ComparedRuns {

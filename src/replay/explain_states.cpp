@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <map>
 #include <set>
+#include <tuple>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/hash.h"
@@ -33,12 +35,6 @@ bool has_recorded_values(const RecordedRun& run, ReplayedRun& replayed) {
   return !is_end || hash_text(replayed.hash()) == run.parameters_hash;
 }
 
-/// Returns the snapshot of exactly this step, if the run has it.
-std::optional<StoredSnapshot> snapshot_of(const RecordedRun& run, int64_t step) {
-  auto found = run.snapshot_before(step);
-  return found && found->state().step == step ? std::move(found) : std::nullopt;
-}
-
 /// Compares the state of computed steps with a snapshot of a run.
 std::optional<TensorDifference> difference_from(const ComparedRuns& runs, const ReplayedRun& computed,
                                                 const RecordedRun& run, const StoredSnapshot& snapshot) {
@@ -59,29 +55,30 @@ DifferencePlace place_of(const TensorDifference& difference, int64_t step) {
 
 }  // namespace
 
-Reproduction reproduce(const RecordedRun& run, const RunTasks& tasks, const World& world, int64_t last) {
+int64_t first_other_step(const RecordedRun& run, const RunTasks& tasks, const World& world, int64_t last) {
   ReplayedRun replayed(run, tasks, world);
   replayed.load(last - 1);
-  Reproduction result{.began_at = replayed.steps_done()};
-  while (result.failed_step == 0 && replayed.steps_done() < last)
-    if (const ReplayedStep step = replayed.next(); !is_reproduced(run, step)) result.failed_step = step.step;
-  if (result.failed_step == 0 && !has_recorded_values(run, replayed)) result.failed_step = last;
-  return result;
+  while (replayed.steps_done() < last)
+    if (const ReplayedStep step = replayed.next(); !is_reproduced(run, step)) return step.step;
+  return has_recorded_values(run, replayed) ? 0 : last;
 }
 
 bool find_wrong_snapshot(const ComparedRuns& runs, int64_t last, Explanation& explanation) {
+  const auto of_a = runs.a.read_snapshots(), of_b = runs.b.read_snapshots();
   std::set<int64_t> steps;
-  for (const RecordedRun* run : {&runs.a, &runs.b})
-    for (const int64_t step : run->snapshot_steps())
+  for (const auto* snapshots : {&of_a, &of_b})
+    for (const auto& [step, snapshot] : *snapshots)
       if (step <= last) steps.insert(step);
   ReplayedRun computed(runs.a, runs.tasks, runs.world);
   computed.begin();
   std::set<std::string> wrong;
   for (const int64_t step : steps) {
     computed.go_to(step);
-    for (const auto& [run, name] : {std::pair(&runs.a, "A"), std::pair(&runs.b, "B")}) {
-      const auto snapshot = wrong.contains(name) ? std::nullopt : snapshot_of(*run, step);
-      const auto difference = snapshot ? difference_from(runs, computed, *run, *snapshot) : std::nullopt;
+    for (const auto& [run, name, snapshots] :
+         {std::tuple(&runs.a, "A", &of_a), std::tuple(&runs.b, "B", &of_b)}) {
+      const auto snapshot = snapshots->find(step);
+      if (wrong.contains(name) || snapshot == snapshots->end()) continue;
+      const auto difference = difference_from(runs, computed, *run, snapshot->second);
       if (!difference) continue;
       if (wrong.empty()) explanation.place = place_of(*difference, step);
       wrong.insert(name);
@@ -115,22 +112,23 @@ void describe_fault(const ComparedRuns& runs, const RecordedRun& right, const Re
   bool is_right_later = false, is_wrong_later = false;
   constexpr int64_t most_steps = 100;
   const int64_t end = std::min(wrong.last_step(), step + most_steps);
-  bool is_compared = false;
-  while (computed.steps_done() <= end) {
-    const auto snapshot = is_compared ? std::nullopt : snapshot_of(wrong, computed.steps_done());
-    if (snapshot) {
-      is_compared = true;
-      const auto difference = difference_from(runs, computed, wrong, *snapshot);
-      if (difference)
-        explanation.because += concat(" Its snapshot of step ", computed.steps_done(), ": ",
+  const std::map<int64_t, StoredSnapshot> snapshots = wrong.read_snapshots();
+  const auto next_snapshot = snapshots.lower_bound(step - 1);
+  while (true) {
+    const int64_t done = computed.steps_done();
+    if (next_snapshot != snapshots.end() && next_snapshot->first == done) {
+      const auto difference = difference_from(runs, computed, wrong, next_snapshot->second);
+      if (difference) {
+        explanation.place = place_of(*difference, step);
+        explanation.because += concat(" Its snapshot of step ", done, ": ",
                                       describe(*difference, "the steps computed again", "the snapshot"), ".");
-      if (difference) explanation.place = place_of(*difference, step);
-      if (computed.steps_done() >= step) (difference ? is_wrong_later : is_right_later) = true;
+      }
+      if (done >= step) (difference ? is_wrong_later : is_right_later) = true;
     }
-    if (computed.steps_done() == end) break;
+    const bool has_seen_enough = next_snapshot == snapshots.end() || next_snapshot->first <= done;
+    if (done >= end || (done > step && has_seen_enough)) break;
     const ReplayedStep next = computed.next();
     if (next.step > step) (is_reproduced(wrong, next) ? is_right_later : is_wrong_later) = true;
-    if (is_compared && next.step > step + 1) break;
   }
   if (is_wrong_later || !is_right_later) return;
   explanation.cause = "record";

@@ -30,8 +30,8 @@ Tensor on_cpu(const Tensor& tensor) {
 /// Lists what a thread computes, in a scope. Reading a tensor is an operation that it does not list.
 class Tracer final : public OperationObserver {
  public:
-  Tracer(MicroBatchTrace& trace, const ParameterSpace& space, const std::function<bool(size_t)>& keeps)
-      : trace_(trace), keeps_(keeps) {
+  Tracer(MicroBatchTrace& trace, const ParameterSpace& space, bool keeps_tensors)
+      : trace_(trace), keeps_tensors_(keeps_tensors) {
     for (const Parameter& parameter : space.layout.parameters())
       names_[parameter.tensor.id()] = parameter.name;
     current() = this;
@@ -72,13 +72,13 @@ class Tracer final : public OperationObserver {
     const Tensor values = on_cpu(tensor);
     traced.hash = elements_hash(values);
     traced.statistics = statistics_of(values);
-    if (keeps_ && keeps_(trace_.tensors.size())) traced.values = values;
+    if (keeps_tensors_) traced.values = values;
     trace_.tensors.push_back(std::move(traced));
     current() = this;
   }
 
   MicroBatchTrace& trace_;
-  const std::function<bool(size_t)>& keeps_;
+  bool keeps_tensors_;
   std::map<const void*, std::string> names_;  ///< only looked up
 };
 
@@ -153,15 +153,14 @@ std::vector<NamedTensor> MicroBatchReplay::values() const {
   return values;
 }
 
-MicroBatchTrace MicroBatchReplay::run(const MicroBatchInput& input,
-                                      const std::function<bool(size_t)>& keeps) {
+MicroBatchTrace MicroBatchReplay::run(const MicroBatchInput& input, bool keeps_tensors) {
   MicroBatchTrace trace;
   const Job& job = tasks_.job();
   const Stream& stream = space_.layout.stream();
   const Context context = context_of(input, job, stream);
   space_.gradients.bind(full({space_.layout.trainable_elements()}, 0.0, DType::f32, stream));
   {
-    const Tracer tracer(trace, space_, keeps);
+    const Tracer tracer(trace, space_, keeps_tensors);
     const Tensor loss =
         task_->loss(to_stream(input.batch.inputs, stream), to_stream(input.batch.targets, stream), context);
     trace.loss = static_cast<float>(to_doubles(loss.detach())[0]);
@@ -171,13 +170,10 @@ MicroBatchTrace MicroBatchReplay::run(const MicroBatchInput& input,
   }
   for (const Parameter& parameter : space_.layout.parameters()) {
     if (parameter.is_frozen) continue;
-    const Tensor gradient = on_cpu(leaf_gradient(parameter.tensor).buffer);
     trace.parameters.push_back({.name = parameter.name,
                                 .shape = parameter.tensor.shape(),
                                 .value = statistics_of(parameter.tensor.detach()),
-                                .gradient = statistics_of(gradient),
-                                .gradient_hash = elements_hash(gradient),
-                                .gradient_values = gradient});
+                                .gradient = on_cpu(leaf_gradient(parameter.tensor).buffer)});
   }
   return trace;
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -59,9 +58,8 @@ struct TracedTensor {
 struct TracedParameter {
   std::string name;
   Shape shape;
-  Statistics value, gradient;
-  uint64_t gradient_hash = 0;
-  Tensor gradient_values;  ///< on the CPU
+  Statistics value;
+  Tensor gradient;  ///< on the CPU
 };
 
 /// The computation of one micro-batch.
@@ -88,13 +86,13 @@ class MicroBatchReplay {
   std::vector<NamedTensor> values() const;
 
   /// Computes a micro-batch. The gradients are the bits that enter the tree of additions if the replica has
-  /// one micro-batch, else those that are added to it. `keeps` returns whether to keep the values of a tensor
-  /// of MicroBatchTrace::tensors; empty: none.
-  MicroBatchTrace run(const MicroBatchInput& input, const std::function<bool(size_t)>& keeps = {});
+  /// one micro-batch, else those that are added to it. `keeps_tensors`: the trace has the values of its
+  /// tensors.
+  MicroBatchTrace run(const MicroBatchInput& input, bool keeps_tensors);
 
  private:
   const RunTasks& tasks_;
-  std::unique_ptr<TrainingTask> task_;
+  std::shared_ptr<TrainingTask> task_;
   ParameterSpace space_;
 };
 

@@ -2,14 +2,11 @@
 #include "lockstep/replay/recorded_run.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/file.h"
@@ -19,6 +16,7 @@
 #include "lockstep/job/keys.h"
 #include "lockstep/json/json_field.h"
 #include "lockstep/metrics/metrics.h"
+#include "lockstep/snapshot/found_run.h"
 #include "lockstep/snapshot/snapshot_options.h"
 #include "lockstep/snapshot/snapshot_store.h"
 
@@ -54,34 +52,22 @@ std::optional<RecordedStep> step_in(const std::string& text) {
   }
 }
 
-/// Returns whether a text is the last line of a complete run, or one that a crash has torn.
-bool is_end(const std::string& text) {
-  if (!text.ends_with('}')) return true;
-  return text.starts_with("{\"done\":");
-}
-
-/// Reads the steps, and where a line is not the next one.
+/// Reads the steps, and where a line is not the next one. A last line without a line feed is torn, or the run
+/// writes it now.
 void read_steps(const std::string& path, RecordedRun& run) {
   std::ifstream lines(path, std::ios::binary);
   bool has_ended = false;
   for (std::string line; std::getline(lines, line);) {
     auto step = step_in(line);
     const bool is_next = step && step->step > run.last_step() && !has_ended;
-    if (!is_next && (step || has_ended || !is_end(line)) && run.odd_line_after < 0)
+    const bool is_end = !has_ended && line.starts_with("{\"done\":");
+    const bool is_torn = lines.eof();
+    if (is_next)
+      run.steps.push_back(*std::move(step));
+    else if (!is_end && !is_torn && run.odd_line_after < 0)
       run.odd_line_after = run.last_step();
-    has_ended |= !step && is_end(line);
-    if (is_next) run.steps.push_back(*std::move(step));
+    has_ended |= is_end;
   }
-}
-
-/// Reads lines of hash_lines().
-std::map<std::string, std::string> read_data(const std::string& path) {
-  std::map<std::string, std::string> data;
-  std::istringstream lines(read_file(path).value_or(""));
-  for (std::string line; std::getline(lines, line);)
-    if (const size_t equals = line.rfind(" = "); equals != std::string::npos)
-      data[line.substr(0, equals)] = line.substr(equals + 3);
-  return data;
 }
 
 std::string required_file(const std::string& folder, const std::string& name) {
@@ -91,13 +77,6 @@ std::string required_file(const std::string& folder, const std::string& name) {
           "; name the log.dir of a training");
   return path;
 }
-
-std::string fact(const RunEvent& event, const std::string& name) {
-  const auto found = event.facts.find(name);
-  return found == event.facts.end() ? "" : found->second;
-}
-
-SnapshotStore store_of(const std::string& snapshots) { return {snapshots, 1}; }
 
 /// Logs the problem of a damaged snapshot once.
 void warn_once(const std::string& problem) {
@@ -126,21 +105,20 @@ void RecordedRun::require_step(int64_t number, bool or_next) const {
           last_step());
 }
 
-std::vector<int64_t> RecordedRun::snapshot_steps() const {
-  std::vector<int64_t> all;
-  if (snapshots.empty()) return all;
-  const SnapshotStore store = store_of(snapshots);
-  int64_t end = std::numeric_limits<int64_t>::max();
-  while (const auto found = store.newest(warn_once, end)) {
-    end = found->state().step;
-    all.insert(all.begin(), end);
+std::map<int64_t, StoredSnapshot> RecordedRun::read_snapshots() const {
+  std::map<int64_t, StoredSnapshot> all;
+  int64_t most_steps = std::numeric_limits<int64_t>::max() - 1;
+  while (auto found = snapshot_before(most_steps)) {
+    const int64_t step = found->state().step;
+    all.emplace(step, *std::move(found));
+    most_steps = step - 1;
   }
   return all;
 }
 
 std::optional<StoredSnapshot> RecordedRun::snapshot_before(int64_t most_steps) const {
   if (snapshots.empty()) return std::nullopt;
-  return store_of(snapshots).newest(warn_once, most_steps + 1);
+  return SnapshotStore(snapshots, 1).newest(warn_once, most_steps + 1);
 }
 
 std::string scope_hint(const RecordedStart& start, const std::string& here) {
@@ -148,11 +126,7 @@ std::string scope_hint(const RecordedStart& start, const std::string& here) {
   return concat("; the run has the scope of bits ", start.scope, ", and here it is ", here);
 }
 
-std::string shortest_text(double number) {
-  std::array<char, 32> digits{};
-  const auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), number);
-  return {digits.data(), end};
-}
+std::string shortest_text(double number) { return number_format<double>({}).write(number); }
 
 RecordedRun read_run(const std::string& given, const SettingLayer& overrides) {
   std::string folder = given;
@@ -163,13 +137,14 @@ RecordedRun read_run(const std::string& given, const SettingLayer& overrides) {
   RecordedRun run{.folder = folder, .settings = settings_of_earlier_run(job_keys(), text, settings)};
   run.settings.replace("log.dir", folder);
   run.semantic_lines = semantic_lines(job_keys(), text, settings);
-  run.data = read_data(folder + "/data.hash");
+  run.data_lines = read_file(folder + "/data.hash").value_or("");
+  run.data = hashes_in(run.data_lines);
   read_steps(metrics, run);
   require(!run.steps.empty(), metrics, " has no step: the run has not ended one");
   run.parameters_hash = read_metrics_end(metrics).parameters_hash;
   for (const RunEvent& event : read_events(folder))
     if (event.what == "start")
-      run.starts.push_back({event.step, fact(event, "program"), fact(event, "build"), fact(event, "scope")});
+      run.starts.push_back({event.step, event.fact("program"), event.fact("build"), event.fact("scope")});
   run.snapshots = place_of_snapshots(text, settings, folder);
   for (const auto& [key, value, origin] : overrides)
     if (key == "snapshot.path")

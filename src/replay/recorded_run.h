@@ -37,6 +37,7 @@ struct RecordedRun {
   std::string folder;
   Settings settings;                             ///< of all keys; log.dir is `folder`
   std::string semantic_lines = {};               ///< of its config.ini
+  std::string data_lines = {};                   ///< its data.hash
   std::map<std::string, std::string> data = {};  ///< hashes of the data by name (hash_lines())
   std::vector<RecordedStep> steps = {};          ///< in order; lines that the file lacks are missing
   int64_t odd_line_after = -1;  ///< a line after this step is neither the next step nor the end; -1: none
@@ -54,8 +55,8 @@ struct RecordedRun {
   /// end, where it may have diverged.
   void require_step(int64_t number, bool or_next = false) const;
 
-  /// Returns the steps of its snapshots in order. Damaged ones are left out, with a warning.
-  std::vector<int64_t> snapshot_steps() const;
+  /// Returns its snapshots by their steps. Damaged ones are left out, with a warning.
+  std::map<int64_t, StoredSnapshot> read_snapshots() const;
   /// Returns the newest snapshot of at most this many steps, or nothing.
   std::optional<StoredSnapshot> snapshot_before(int64_t steps) const;
 };

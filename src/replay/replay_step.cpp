@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/replay/replay_step.h"
 
-#include <utility>
+#include <map>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/kernels/arithmetic.h"
+#include "lockstep/tensor/create.h"
 #include "lockstep/train/run_log.h"
 
 namespace lockstep {
@@ -25,9 +26,9 @@ void require_fit(const RecordedRun& run, const ReplayOptions& options) {
   require(options.micro_batch < number("train.accumulate"), "--micro-batch ", options.micro_batch,
           ": a replica has the micro-batches 0 to ", number("train.accumulate") - 1);
   if (options.from_start || step == 1 || run.snapshot_before(step - 1)) return;
-  const std::vector<int64_t> all = run.snapshot_steps();
+  const std::map<int64_t, StoredSnapshot> all = run.read_snapshots();
   const std::string there =
-      all.empty() ? "the run has none" : concat("the oldest is that of step ", all.front());
+      all.empty() ? "the run has none" : concat("the oldest is that of step ", all.begin()->first);
   throw UserError(concat("step ", step, " needs a snapshot of an earlier step, and ", there,
                          ": --from-start computes ", counted(step - 1, "step"),
                          " again from the initial values"));
@@ -37,7 +38,7 @@ ReplicaTrace trace_replica(MicroBatchReplay& model, const std::vector<MicroBatch
                            bool keeps_tensors) {
   ReplicaTrace replica{.inputs = inputs};
   for (const MicroBatchInput& input : inputs) {
-    replica.traces.push_back(model.run(input, [keeps_tensors](size_t) { return keeps_tensors; }));
+    replica.traces.push_back(model.run(input, keeps_tensors));
     const MicroBatchTrace& trace = replica.traces.back();
     // As StepSummary adds them: each share is rounded, from left to right.
     const float share = trace.loss * static_cast<float>(1.0 / static_cast<double>(inputs.size()));
@@ -45,11 +46,12 @@ ReplicaTrace trace_replica(MicroBatchReplay& model, const std::vector<MicroBatch
     for (size_t p = 0; p < trace.parameters.size(); ++p) {
       const TracedParameter& parameter = trace.parameters[p];
       if (replica.gradients.size() == p) {
-        replica.gradients.push_back({parameter.name, parameter.gradient_values});
+        replica.gradients.push_back({parameter.name, empty_like(parameter.gradient)});
+        copy(parameter.gradient, replica.gradients[p].tensor);
         continue;
       }
       const View sum = replica.gradients[p].tensor.view();
-      launch(cpu_stream(), Add{.a = sum, .b = parameter.gradient_values.view(), .y = sum});
+      launch(cpu_stream(), Add{.a = sum, .b = parameter.gradient.view(), .y = sum});
     }
   }
   return replica;
@@ -75,7 +77,6 @@ std::vector<std::vector<MicroBatchInput>> chosen(const std::vector<MicroBatchInp
 
 StepReplay replay_step(const RecordedRun& run, const RunTasks& tasks, const World& world,
                        const ReplayOptions& options) {
-  const Job& job = tasks.job();
   ReplayedRun replayed(run, tasks, world);
   replayed.load(options.step - 1);
   const int64_t began_at = replayed.steps_done();
@@ -86,21 +87,16 @@ StepReplay replay_step(const RecordedRun& run, const RunTasks& tasks, const Worl
   StepReplay step{.run = run.folder,
                   .recorded = recorded ? *recorded : RecordedStep(),
                   .replayed = {},
-                  .hint = scope_hint(run.start_of(options.step), scope_of_bits(job, world)),
+                  .hint = scope_hint(run.start_of(options.step), scope_of_bits(tasks.job(), world)),
                   .began_at = began_at,
-                  .replicas = job.dist.replicas,
-                  .accumulate = job.batches.accumulate,
                   .traced = {},
                   .before = model.values(),
-                  .after = {},
-                  .updated = {}};
+                  .after = {}};
   for (const std::vector<MicroBatchInput>& inputs : chosen(replayed.next_inputs(), options))
     step.traced.push_back(trace_replica(model, inputs, options.keeps_tensors));
   step.replayed = replayed.next();
   model.load(replayed.space());
-  const std::vector<NamedTensor> after = model.values();
-  for (const NamedTensor& value : after) step.updated.push_back({value.name, elements_hash(value.tensor)});
-  if (options.keeps_tensors) step.after = after;
+  step.after = model.values();
   return step;
 }
 

@@ -22,25 +22,16 @@ struct ReplicaTrace {
   std::vector<NamedTensor> gradients = {};
 };
 
-/// The hash of a parameter's values.
-struct ValuesHash {
-  std::string name;
-  uint64_t hash = 0;
-};
-
 /// A step of a run that was computed again, and replicas of it in detail.
 struct StepReplay {
   std::string run;                   ///< its folder
-  RecordedStep recorded;             ///< as metrics.jsonl has it
+  RecordedStep recorded;             ///< as metrics.jsonl has it; its step is 0 if it has none
   ReplayedStep replayed;             ///< all replicas together
   std::string hint = {};             ///< scope_hint()
   int64_t began_at = 0;              ///< steps of the snapshot that it began with; 0: the initial values
-  int64_t replicas = 0;              ///< of the run
-  int64_t accumulate = 0;            ///< micro-batches of a replica
   std::vector<ReplicaTrace> traced;  ///< in the order of the replicas
   std::vector<NamedTensor> before;   ///< values before the step, on the CPU
-  std::vector<NamedTensor> after;    ///< values after it; only if tensors are kept
-  std::vector<ValuesHash> updated;   ///< of the values after it
+  std::vector<NamedTensor> after;    ///< values after it
 
   /// Returns whether the loss and the gradient norm have the bits of the record, if it has them.
   bool is_equal() const;

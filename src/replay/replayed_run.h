@@ -71,7 +71,7 @@ class ReplayedRun {
   struct Parts {
     Parts(const RunTasks& tasks, const World& world);
 
-    std::unique_ptr<TrainingTask> task;
+    std::shared_ptr<TrainingTask> task;
     ParameterSpace space;
     TrainingEngine engine;
     SpaceTensors tensors;

@@ -22,39 +22,20 @@ class LanguageTasks final : public RunTasks {
   const Job& job() const override { return job_; }
   const Tokenizer* tokenizer() const override { return data_.tokenizer.get(); }
   int64_t vocabulary_size() const override { return data_.vocabulary_size; }
-  std::unique_ptr<TrainingTask> make() const override {
-    return std::make_unique<WithModel>(job_, make_model(job_, data_.vocabulary_size), data_, source_.get());
+  std::shared_ptr<TrainingTask> make() const override {
+    const auto made = std::make_shared<WithModel>(*this);
+    return {made, &made->task};
   }
 
  private:
-  /// A task that owns its model.
-  class WithModel final : public TrainingTask {
-   public:
-    WithModel(const Job& job, std::unique_ptr<LanguageModel> model, const LanguageData& data,
-              const SourceModel* source)
-        : model_(std::move(model)), task_(job, *model_, data, source) {}
+  /// A task and the model that it refers to.
+  struct WithModel {
+    explicit WithModel(const LanguageTasks& of)
+        : model(make_model(of.job_, of.data_.vocabulary_size)),
+          task(of.job_, *model, of.data_, of.source_.get()) {}
 
-    std::vector<NamedTensor> parameters() const override { return task_.parameters(); }
-    std::shared_ptr<const Dataset> training_data() const override { return task_.training_data(); }
-    std::shared_ptr<const Dataset> validation_data() const override { return task_.validation_data(); }
-    Tensor loss(const Tensor& inputs, const Tensor& targets, const Context& context) const override {
-      return task_.loss(inputs, targets, context);
-    }
-    std::unique_ptr<Optimizer> make_optimizer(ParameterSpace& space) const override {
-      return task_.make_optimizer(space);
-    }
-    TaskFacts facts() const override { return task_.facts(); }
-    ParameterGroup group(const std::string& name, const Tensor& tensor) const override {
-      return task_.group(name, tensor);
-    }
-    ModelLayout layout() const override { return task_.layout(); }
-    bool load_initial_values(const World& world, PlacedTensors& tensors) const override {
-      return task_.load_initial_values(world, tensors);
-    }
-
-   private:
-    std::unique_ptr<LanguageModel> model_;
-    LanguageTask task_;
+    std::unique_ptr<LanguageModel> model;
+    LanguageTask task;
   };
 
   Job job_;
@@ -67,7 +48,7 @@ class MlpTasks final : public RunTasks {
  public:
   explicit MlpTasks(Job job) : job_(std::move(job)) {}
   const Job& job() const override { return job_; }
-  std::unique_ptr<TrainingTask> make() const override { return std::make_unique<MlpTask>(job_, 1); }
+  std::shared_ptr<TrainingTask> make() const override { return std::make_shared<MlpTask>(job_, 1); }
 
  private:
   Job job_;

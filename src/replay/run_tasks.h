@@ -21,7 +21,7 @@ class RunTasks {
 
   virtual const Job& job() const = 0;
   /// Makes a task. It refers to this object.
-  virtual std::unique_ptr<TrainingTask> make() const = 0;
+  virtual std::shared_ptr<TrainingTask> make() const = 0;
   /// Returns the tokenizer of the samples; null if they are no text.
   virtual const Tokenizer* tokenizer() const { return nullptr; }
   /// Returns the vocabulary that make() gives a language model; 0 for another model.

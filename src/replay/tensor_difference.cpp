@@ -5,6 +5,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/tensor/print.h"
 
 namespace lockstep {
 namespace {
@@ -16,16 +17,6 @@ std::vector<uint32_t> bits_of(const PlacedTensors& tensors, size_t buffer, Range
 }
 
 }  // namespace
-
-std::string coordinates(const Shape& shape, int64_t index) {
-  std::vector<std::string> all;
-  for (int64_t dimension = shape.rank(); dimension > 0; --dimension) {
-    const int64_t extent = shape[dimension - 1];
-    all.insert(all.begin(), concat(index % extent));
-    index /= extent;
-  }
-  return concat("[", joined(all), "]");
-}
 
 std::optional<TensorDifference> first_difference(const PlacedTensors& a, const PlacedTensors& b) {
   std::optional<TensorDifference> first;
@@ -42,7 +33,7 @@ std::optional<TensorDifference> first_difference(const PlacedTensors& a, const P
         ++differing;
         if (!first)
           first = {.tensor = what.state.empty() ? tensor.name : concat(tensor.name, ".", what.state),
-                   .element = coordinates(tensor.shape, static_cast<int64_t>(i)),
+                   .element = coordinates(static_cast<int64_t>(i), tensor.shape),
                    .a = hexadecimal(of_a[i], 8),
                    .b = hexadecimal(of_b[i], 8)};
       }

@@ -18,9 +18,6 @@ struct TensorDifference {
   int64_t tensors = 0;   ///< how many tensors have one that differs
 };
 
-/// Returns the coordinates of an element in memory order: "[3, 17]".
-std::string coordinates(const Shape& shape, int64_t index);
-
 /// Compares the values and then the states of two copies that are held whole by this process. Returns nothing
 /// if all bits are equal.
 std::optional<TensorDifference> first_difference(const PlacedTensors& a, const PlacedTensors& b);

@@ -35,8 +35,8 @@ struct Verification {
 Verification verify_record(const RecordedRun& run);
 
 /// Computes an interval again and holds each step against the record: the bits of the loss, the norm, the
-/// learning rate and validation losses, the snapshots on the way, and the hash of the final parameters.
-/// Throws UserError for an interval that the run does not have.
+/// learning rate and the validation loss. It also holds the snapshots on the way against the steps, and the
+/// hash of the final parameters. Throws UserError for an interval that the run does not have.
 Verification verify_steps(const RecordedRun& run, const RunTasks& tasks, const World& world,
                           const Interval& interval);
 

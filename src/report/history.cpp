@@ -19,8 +19,7 @@ void add_end(std::vector<RunStart>& starts, const RunEvent& event) {
   start.how = end_of(event.what);
   start.end = event.unix_seconds;
   start.last_step = event.step;
-  const auto cause = event.facts.find("cause");
-  if (cause != event.facts.end()) start.cause = cause->second;
+  start.cause = event.fact("cause");
 }
 
 }  // namespace

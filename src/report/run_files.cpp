@@ -14,6 +14,7 @@
 #include "lockstep/core/text.h"
 #include "lockstep/job/keys.h"
 #include "lockstep/json/json_field.h"
+#include "lockstep/snapshot/found_run.h"
 
 namespace lockstep {
 namespace {
@@ -24,7 +25,7 @@ using Json = nlohmann::json;
 constexpr size_t most_runs = 12;
 constexpr size_t most_line_bytes = 65536;
 constexpr size_t most_name_bytes = 80;
-/// All runs of a chart together have at most so many bins, which are up to 40 bytes of the page each.
+/// Most bins of all runs of a chart together. Each is up to 40 bytes of the page.
 constexpr size_t most_bins_of_chart = 1600;
 constexpr size_t most_bins_of_series = 400;
 
@@ -105,19 +106,6 @@ class MetricsReader {
   std::vector<double> tokens_per_second_, step_ms_, exposed_ms_, wait_ms_;
 };
 
-/// Returns the pairs of lines "name = value". Lines of another kind are skipped.
-std::map<std::string, std::string> read_pairs(const std::string& text) {
-  std::map<std::string, std::string> pairs;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const std::string line = text.substr(begin, end - begin);
-    if (const size_t sign = line.find('='); sign != std::string::npos)
-      pairs[trimmed(line.substr(0, sign))] = trimmed(line.substr(sign + 1));
-    begin = end + 1;
-  }
-  return pairs;
-}
-
 std::map<std::string, std::string> read_settings(const std::string& path) {
   std::map<std::string, std::string> settings;
   try {
@@ -164,7 +152,7 @@ RunFiles read_run(const std::string& folder, size_t most_bins) {
   RunFiles run{.folder = folder,
                .name = {},
                .settings = read_settings(folder + "/config.ini"),
-               .data = read_pairs(read_file(folder + "/data.hash").value_or("")),
+               .data = hashes_in(read_file(folder + "/data.hash").value_or("")),
                .metrics = read_metrics(folder + "/metrics.jsonl", most_bins),
                .events = read_valid_events(folder),
                .traces = read_traces(folder)};

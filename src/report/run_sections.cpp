@@ -19,11 +19,6 @@ constexpr size_t most_marks = 800;
 constexpr size_t most_cause_bytes = 1000;
 constexpr size_t most_bars = 40;
 
-std::string fact_of(const RunEvent& event, const std::string& name) {
-  const auto found = event.facts.find(name);
-  return found == event.facts.end() ? "" : found->second;
-}
-
 /// Returns the number of a fact; 0 if it is none.
 double number_of(const std::string& text) {
   constexpr double most = 1e15;
@@ -110,9 +105,9 @@ std::string snapshots_html(const RunFiles& run, size_t most) {
   std::vector<double> seconds;
   std::vector<std::string> problems;
   for (const RunEvent& snapshot : snapshots) {
-    const std::string problem = fact_of(snapshot, "problem");
+    const std::string problem = snapshot.fact("problem");
     if (problem.empty())
-      seconds.push_back(number_of(fact_of(snapshot, "seconds")));
+      seconds.push_back(number_of(snapshot.fact("seconds")));
     else
       problems.push_back(tag("p class=\"bad\"", concat("The snapshot of step ", whole_text(snapshot.step),
                                                        " failed: ", escaped(problem, 400))));

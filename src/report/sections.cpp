@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t most_key_bytes = 100;
 constexpr size_t most_fact_bytes = 20'000;
-/// The values of a row of differences have at most so many bytes together, and a table so many rows.
+// Limits of a table of differences: the bytes of all values of a row together, and the rows.
 constexpr size_t most_value_bytes = 1000;
 constexpr size_t most_differences = 80;
 constexpr const char* no_value = "\xE2\x80\x93";  // an en dash

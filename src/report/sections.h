@@ -28,7 +28,7 @@ std::string heading_html(size_t runs, const std::string& text);
 std::string history_html(const RunFiles& run, size_t style, size_t runs);
 /// The memory of rank 0 by label.
 std::string memory_html(const RunFiles& run, size_t runs);
-/// What a step spends its time on: the spans of a step, or the medians of all steps.
+/// The time line of a step: its spans, or the medians of all steps.
 std::string step_html(const RunFiles& run, size_t runs);
 
 }  // namespace lockstep

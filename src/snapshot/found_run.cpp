@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <filesystem>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -69,6 +70,15 @@ std::string hash_lines(const Artifacts& artifacts) {
   for (const auto& [name, artifact] : artifacts)
     lines += concat(name, " = ", hash_text(hash_of(artifact)), "\n");
   return lines;
+}
+
+std::map<std::string, std::string> hashes_in(const std::string& lines) {
+  std::map<std::string, std::string> hashes;
+  std::istringstream all(lines);
+  for (std::string line; std::getline(all, line);)
+    if (const size_t equals = line.rfind(" = "); equals != std::string::npos)
+      hashes[line.substr(0, equals)] = line.substr(equals + 3);
+  return hashes;
 }
 
 void write_fingerprint(const RunRequest& run) {

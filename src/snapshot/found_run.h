@@ -46,6 +46,8 @@ void write_fingerprint(const RunRequest& run);
 
 /// Returns a line for each artifact: its name and a hash.
 std::string hash_lines(const Artifacts& artifacts);
+/// Returns the hashes in lines of hash_lines(), by name. Skips lines of another kind.
+std::map<std::string, std::string> hashes_in(const std::string& lines);
 
 /// Returns the run that wrote a snapshot, compared with the run that is to start.
 FoundRun run_of(const Snapshot& snapshot, const RunRequest& run);

@@ -203,6 +203,13 @@ const StoredSnapshot::FileChecksums& StoredSnapshot::checksums_of(const std::str
   return found->second;
 }
 
+uint64_t StoredSnapshot::tensors_hash() const {
+  std::string lines;
+  for (const auto& [file, sums] : checksums_)
+    for (const auto& [name, tensor] : sums.tensors) lines += concat(name, " ", tensor.checksum, "\n");
+  return hash_of(lines);
+}
+
 std::vector<std::string> StoredSnapshot::files() const {
   std::vector<std::string> names;
   for (const auto& [file, sums] : checksums_) names.push_back(file);

@@ -98,6 +98,8 @@ class StoredSnapshot {
   /// Throws UserError naming the first tensor whose checksum differs. An unknown checksum is an error only if
   /// the tensor is `wanted` ([tensor]).
   void compare(const SnapshotFile& file, const TensorSums& sums, const std::vector<bool>& wanted) const;
+  /// Returns a hash of the names and checksums of all tensors. Snapshots of equal tensors have equal ones.
+  uint64_t tensors_hash() const;
   /// Reads all tensors. Throws UserError naming the first damaged one. Call it on the rank that read the
   /// snapshot, and only if nothing loads it: loading verifies too.
   void verify() const;

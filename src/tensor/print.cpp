@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/core/error.h"
 #include "lockstep/tensor/create.h"
 
 namespace lockstep {
@@ -129,6 +130,15 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   else
     Printer(tensor, out).print();
   return out << " " << tensor.dtype() << " " << tensor.shape();
+}
+
+std::string coordinates(int64_t index, const Shape& shape) {
+  std::string text;
+  for (int64_t i = shape.rank() - 1; i >= 0; --i) {
+    text = concat(index % shape[i], text.empty() ? "" : ", ", text);
+    index /= shape[i];
+  }
+  return concat("[", text, "]");
 }
 
 }  // namespace lockstep

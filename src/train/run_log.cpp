@@ -19,6 +19,7 @@
 #include "lockstep/job/keys.h"
 #include "lockstep/kernels/matmul_plans.h"
 #include "lockstep/kernels/processor.h"
+#include "lockstep/program/build.h"
 
 namespace lockstep {
 namespace {
@@ -40,7 +41,7 @@ std::vector<NamedTensor> trained(const TrainingTask& task) {
 std::string program_beside(const std::string& name) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  const fs::path beside = fs::read_symlink("/proc/self/exe", ignored).parent_path() / name;
+  const fs::path beside = fs::path(program_path()).parent_path() / name;
   if (fs::equivalent(beside, find_program(name), ignored)) return name;
   const fs::path nearer = beside.lexically_proximate(fs::current_path(ignored));
   return (*nearer.begin() == ".." ? beside : nearer).string();

@@ -191,6 +191,17 @@ TEST_F(Explain, SaysThatABuildIsGone) {
       << json;
 }
 
+TEST_F(Explain, DoesNotBlameABuildThatComputesTheSame) {
+  train_tiny(own_ / "other", "", "", program("planted/train_gpt"));
+  const std::string path = own_ / "other/metrics.jsonl", text = read_text(path);
+  const std::string bits = "\"loss_bits\":\"";
+  replace_in_file(path, text.substr(text.rfind(bits), bits.size() + 8), bits + "41000000");
+  const Json json = explained(base(), own_ / "other");
+  EXPECT_EQ(json["builds"].size(), 1U);
+  EXPECT_EQ(json["cause"], "record") << json;
+  EXPECT_EQ(json["place"]["step"], 12);
+}
+
 TEST_F(Explain, RefusesWhatIsNoRun) {
   const Outcome outcome = run_program_named("explain", base() + " " + own_.path());
   EXPECT_EQ(outcome.exit_code, 2);

@@ -42,7 +42,7 @@ void expect_all_replicas_of(const std::string& folder, int64_t step) {
   const auto tasks = open_tasks(run, {}, world);
   const StepReplay replay = replay_step(run, *tasks, world, {.step = step, .replica = -1});
   EXPECT_TRUE(replay.is_equal());
-  ASSERT_EQ(static_cast<int64_t>(replay.traced.size()), replay.replicas);
+  ASSERT_EQ(static_cast<int64_t>(replay.traced.size()), tasks->job().dist.replicas);
   EXPECT_EQ(norm_of_mean(*tasks, replay.traced), run.step(step)->gradient_norm);
 }
 
